@@ -1,0 +1,104 @@
+"""Topic `trajectories`: sealed rollouts, whole and in order."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from agentworld.contract.events.base import Event, Json, Outcome, Value
+from agentworld.contract.events.trajectory_events import ClockTicked, StepCaptured
+
+SealReason = Literal["completed", "idle_timeout", "max_steps", "max_bytes"]
+
+StepRelation = Literal["root", "extends", "rewritten", "sub_agent", "side_call"]
+
+
+class Reward(Value, frozen=True, kw_only=True):
+    """The newest version of one named reward."""
+
+    name: str
+    value: float
+    step_id: str | None
+    version: int
+    given_by: str = ""
+    extra: Json = {}
+
+
+class SealedStep(Value, frozen=True, kw_only=True):
+    """A step in its place."""
+
+    step_index: int
+    """0-based place in the trajectory, by request start."""
+    step: StepCaptured
+    relation: StepRelation = "root"
+    """How the prompt relates to its base: `extends` keeps all of the base's leaf tokens."""
+    superseded: bool = False
+    """Retried by its client: kept, not trained."""
+
+
+class IntegrityReport(Value, frozen=True, kw_only=True):
+    """What is known to be wrong with a trajectory; all zero is a clean one."""
+
+    duplicate_events: int = 0
+    missing_bases: list[str] = []
+    """Step ids named as a base and never captured."""
+    steps_not_ok: int = 0
+    steps_without_ids: int = 0
+    steps_misaligned: int = 0
+    """Ids and logprobs of different lengths."""
+    omitted_steps: int = 0
+    """Steps left out because the event would have exceeded the topic's message limit."""
+
+    @property
+    def clean(self) -> bool:
+        """True where every step can be trusted."""
+        return not (
+            self.missing_bases
+            or self.steps_not_ok
+            or self.steps_without_ids
+            or self.steps_misaligned
+            or self.omitted_steps
+        )
+
+
+class TrajectorySealed(Event, frozen=True, kw_only=True, tag="trajectory_sealed"):
+    """No more steps are accepted; here they are, ordered, delta-encoded, checked."""
+
+    trajectory_id: str
+    prompt_id: str
+    group_id: str
+    run_id: str
+    channel: str
+    round: int
+    rollouts: int
+    rollout_index: int | None
+    policy: str
+    outcome: Outcome
+    outcome_reason: str
+    seal_reason: SealReason
+    registered_at_ms: int
+    steps: list[SealedStep]
+    """May be empty: a rollout without a call still resolves its group."""
+    rewards: list[Reward]
+    reward: float | None
+    """The reward that trains: newest version of the run's configured name; none if not given."""
+    integrity: IntegrityReport
+    parent_trajectory_id: str | None = None
+    replaces_trajectory_id: str | None = None
+    metadata: Json = {}
+
+
+class TrajectoryRevised(Event, frozen=True, kw_only=True, tag="trajectory_revised"):
+    """A reward came or changed after the seal."""
+
+    trajectory_id: str
+    prompt_id: str
+    group_id: str
+    run_id: str
+    channel: str
+    rewards: list[Reward]
+    reward: float | None
+    revision: int
+    """1, 2, …: how many times it was revised."""
+
+
+TrajectoriesEvent = TrajectorySealed | TrajectoryRevised | ClockTicked

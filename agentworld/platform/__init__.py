@@ -1,0 +1,1 @@
+"""What every service shares: settings, the log (Kafka), ClickHouse, metrics, logging, reports."""

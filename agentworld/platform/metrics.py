@@ -1,0 +1,53 @@
+"""Metric names are a closed set; the process registry serves them to Prometheus."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal, get_args
+
+from prometheus_client import Counter, Gauge, Histogram
+
+CounterName = Literal[
+    "gateway_calls",  # by protocol and status
+    "gateway_spooled_records",  # records that went to the spool instead of the broker
+    "gateway_republished_records",  # acknowledged tail repeated after a broker's return
+    "processor_events",  # by agent and event type
+    "processor_duplicates",  # redelivered events that changed nothing
+    "processor_decisions",  # by event type of the decision
+    "sink_rows",  # by table
+    "dead_letters",  # by topic and reason
+]
+GaugeName = Literal[
+    "gateway_spool_bytes",  # bytes waiting in the spool
+    "gateway_open_calls",  # calls under way
+    "processor_open_trajectories",  # not yet sealed, by partition
+    "processor_open_groups",  # not yet decided, by partition
+]
+HistogramName = Literal[
+    "gateway_call_seconds",  # request arrival to end of reply
+    "gateway_capture_ack_seconds",  # publish to broker ack or spool fsync
+    "sink_insert_seconds",  # one insert, by table
+]
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+@cache
+def counter(name: CounterName, *labels: str) -> Counter:
+    """The process's counter of that name."""
+    assert name in get_args(CounterName)
+    return Counter(name, name.replace("_", " "), labels, namespace="agentworld")
+
+
+@cache
+def gauge(name: GaugeName, *labels: str) -> Gauge:
+    """The process's gauge of that name."""
+    assert name in get_args(GaugeName)
+    return Gauge(name, name.replace("_", " "), labels, namespace="agentworld")
+
+
+@cache
+def histogram(name: HistogramName, *labels: str) -> Histogram:
+    """The process's histogram of that name, in seconds."""
+    assert name in get_args(HistogramName)
+    return Histogram(name, name.replace("_", " "), labels, namespace="agentworld", buckets=_SECONDS)

@@ -1,0 +1,158 @@
+"""Readers over Kafka: a consumer group's reader, and one for single records by place."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from agentworld.contract.errors import Unavailable
+from agentworld.contract.events import Place
+from agentworld.contract.topics import TopicSpec
+from agentworld.platform.kafka import consumer_config, topic_name
+from agentworld.platform.log import Record
+from agentworld.platform.settings import KafkaSettings
+
+
+def to_record(message: Message, prefix: str) -> Record:
+    """A librdkafka message as a `Record`."""
+    headers: Sequence[tuple[str, str | bytes | None]] = list(message.headers() or [])
+    return Record(
+        topic=(message.topic() or "").removeprefix(prefix),
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+        headers=tuple((name, _bytes(value) or b"") for name, value in headers),
+        timestamp_ms=message.timestamp()[1],
+    )
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+class KafkaReader:
+    """Reads `specs` in `group`. Commits only what `commit` covers."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        specs: Sequence[TopicSpec],
+        *,
+        group: str,
+        client_id: str,
+        instance_id: str | None = None,
+        offset_reset: str = "earliest",
+    ) -> None:
+        self._prefix = settings.topic_prefix
+        self._consumer = Consumer(
+            consumer_config(
+                settings,
+                group=group,
+                client_id=client_id,
+                instance_id=instance_id,
+                offset_reset=offset_reset,
+            )
+        )
+        self._next: dict[tuple[str, int], int] = {}
+        self._consumer.subscribe(
+            [topic_name(settings, spec.name) for spec in specs], on_revoke=self._on_revoke
+        )
+
+    def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        for tp in partitions:
+            self._next.pop((tp.topic, tp.partition), None)
+
+    def poll(self, *, max_records: int = 500, timeout_s: float = 1.0) -> list[Record]:
+        """Up to `max_records`, in order per partition; empty after `timeout_s`."""
+        records = []
+        for message in self._consumer.consume(max_records, timeout_s):
+            if error := message.error():
+                if error.fatal():
+                    raise Unavailable(f"consumer failed: {error.str()}")
+                continue
+            records.append(to_record(message, self._prefix))
+            self._next[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1
+        return records
+
+    def commit(self) -> None:
+        """Commit the position after everything polled so far."""
+        if not self._next:
+            return
+        offsets = [TopicPartition(t, p, o) for (t, p), o in self._next.items()]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as exc:
+            error: KafkaError = exc.args[0]
+            raise Unavailable(f"offsets not committed: {error.str()}") from exc
+        self._next.clear()
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+
+class KafkaPlaceReader:
+    """Fetches single records by partition and offset, sequentially per partition."""
+
+    def __init__(self, settings: KafkaSettings, spec: TopicSpec, *, client_id: str) -> None:
+        self._settings = settings
+        self._topic = topic_name(settings, spec.name)
+        self._consumer = Consumer(
+            consumer_config(settings, group=f"{client_id}-{uuid.uuid4().hex}", client_id=client_id)
+            | {"auto.offset.reset": "error"}
+        )
+
+    def fetch(self, places: Sequence[Place], *, timeout_s: float = 30.0) -> dict[tuple[int, int], Record]:
+        """Records by (partition, offset); those outside the retained range are absent."""
+        deadline = time.monotonic() + timeout_s
+        wanted: dict[int, list[int]] = defaultdict(list)
+        for place in places:
+            wanted[place.partition].append(place.offset)
+        found: dict[tuple[int, int], Record] = {}
+        for partition, offsets in sorted(wanted.items()):
+            low, high = self._range(partition, deadline)
+            retained = sorted({o for o in offsets if low <= o < high})
+            for record in self._read(partition, retained, deadline):
+                found[partition, record.offset] = record
+        return found
+
+    def _range(self, partition: int, deadline: float) -> tuple[int, int]:
+        try:
+            low, high = self._consumer.get_watermark_offsets(
+                TopicPartition(self._topic, partition), timeout=max(0.1, deadline - time.monotonic())
+            )
+        except KafkaException as exc:
+            raise Unavailable(f"{self._topic}/{partition}: {exc.args[0].str()}") from exc
+        return low, high
+
+    def _read(self, partition: int, offsets: list[int], deadline: float) -> list[Record]:
+        records = []
+        position: int | None = None
+        for offset in offsets:
+            if position is None or not position <= offset <= position + 64:
+                self._consumer.assign([TopicPartition(self._topic, partition, offset)])
+            position = None
+            while position is None:
+                if time.monotonic() > deadline:
+                    raise Unavailable(f"{self._topic}/{partition}@{offset}: no answer in time")
+                message = self._consumer.poll(0.2)
+                if message is None:
+                    continue
+                if error := message.error():
+                    raise Unavailable(f"{self._topic}/{partition}@{offset}: {error.str()}")
+                if (message.offset() or 0) < offset:
+                    continue
+                position = (message.offset() or 0) + 1
+                if message.offset() == offset:
+                    records.append(to_record(message, self._settings.topic_prefix))
+        self._consumer.unassign()
+        return records
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._consumer.close()
