@@ -19,14 +19,15 @@ from agentworld.platform.settings import KafkaSettings
 
 def to_record(message: Message, prefix: str) -> Record:
     """A librdkafka message as a `Record`."""
-    headers: Sequence[tuple[str, str | bytes | None]] = list(message.headers() or [])
+    raw = message.headers() or []
+    pairs = raw.items() if isinstance(raw, dict) else raw
     return Record(
         topic=(message.topic() or "").removeprefix(prefix),
         partition=message.partition() or 0,
         offset=message.offset() or 0,
         key=_bytes(message.key()),
         value=_bytes(message.value()),
-        headers=tuple((name, _bytes(value) or b"") for name, value in headers),
+        headers=tuple((name, _bytes(value) or b"") for name, value in pairs),
         timestamp_ms=message.timestamp()[1],
     )
 
