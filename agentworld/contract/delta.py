@@ -12,12 +12,12 @@ import hashlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from agentworld.contract.errors import IntegrityError
-from agentworld.contract.events.base import PromptDelta, TokenId
+from agentworld.contract.events.base import PromptDelta, RawJson, TokenId, raw_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _Step(Protocol):
     @property
     def response_ids(self) -> Sequence[TokenId]: ...
     @property
-    def message(self) -> Any: ...
+    def message(self) -> RawJson: ...
 
 
 def ids_digest(ids: Sequence[TokenId]) -> str:
@@ -94,7 +94,7 @@ def shorten(prompt: Prompt, leaves: Iterable[Leaf]) -> PromptDelta:
         append_ids=list(prompt.ids[keep_tokens:]),
         keep_messages=keep_messages,
         append_messages=[msgspec.Raw(m) for m in prompt.messages[keep_messages:]],
-        tools=msgspec.Raw(prompt.tools) if prompt.tools is not None and not tools_kept else None,
+        tools=msgspec.UNSET if prompt.tools is None or tools_kept else msgspec.Raw(prompt.tools),
         tools_kept=tools_kept,
         prompt_tokens=len(prompt.ids),
         digest=ids_digest(prompt.ids),
@@ -119,13 +119,12 @@ def expand_prompt(delta: PromptDelta, base: Leaf | None) -> Prompt:
     if len(ids) != delta.prompt_tokens or ids_digest(ids) != delta.digest:
         raise IntegrityError(f"expanded prompt has {len(ids)} tokens and another digest than captured")
     messages = [*base.messages[: delta.keep_messages], *(bytes(m) for m in delta.append_messages)]
-    own_tools = bytes(delta.tools) if delta.tools is not None else None
-    return Prompt(ids=ids, messages=messages, tools=base.tools if delta.tools_kept else own_tools)
+    return Prompt(ids=ids, messages=messages, tools=base.tools if delta.tools_kept else raw_json(delta.tools))
 
 
 def leaf_of(step: _Step, prompt: Prompt) -> Leaf:
     """The leaf that `step` leaves behind, given its whole prompt."""
-    message = bytes(step.message) if step.message is not None else None
+    message = raw_json(step.message)
     return Leaf(
         step_id=step.step_id,
         ids=[*prompt.ids, *step.response_ids],

@@ -11,8 +11,10 @@ from agentworld.contract.events.base import (
     LogProb,
     Outcome,
     PromptDelta,
+    RawJson,
     TokenId,
     TokenSource,
+    raw_json,
 )
 from agentworld.contract.events.batches import BatchGroup, BatchReady
 from agentworld.contract.events.directory import DirectoryUpdated
@@ -80,6 +82,7 @@ __all__ = [
     "Place",
     "PolicyPublished",
     "PromptDelta",
+    "RawJson",
     "Reward",
     "RewardAssigned",
     "SealedStep",
@@ -97,4 +100,5 @@ __all__ = [
     "TrajectoryRevised",
     "TrajectorySealed",
     "VerdictGiven",
+    "raw_json",
 ]

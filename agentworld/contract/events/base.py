@@ -25,6 +25,18 @@ EventSource = str
 """Which service wrote the event, as `<service>` or `<service>/<instance>`."""
 
 
+RawJson = msgspec.Raw | msgspec.UnsetType
+"""JSON kept as bytes, or absent (`UNSET`). Read it with `raw_json`; `None` is not a value of it."""
+
+
+def raw_json(value: RawJson | None) -> bytes | None:
+    """The JSON bytes, or None where the field is absent or null."""
+    if value is None or isinstance(value, msgspec.UnsetType):
+        return None
+    raw = bytes(value)
+    return None if raw == b"null" else raw
+
+
 class Value(msgspec.Struct, frozen=True, kw_only=True):
     """A part of an event."""
 
@@ -52,10 +64,10 @@ class PromptDelta(Value, frozen=True, kw_only=True):
     """How many of base's prompt messages + sampled message begin this prompt."""
     append_messages: list[msgspec.Raw]
     """Chat messages as the client sent them."""
-    tools: msgspec.Raw | None
-    """The request's tool list, unless it is the base's (`tools_kept`) or there was none."""
     tools_kept: bool
     prompt_tokens: int
     """Length of the whole prompt; 0 where the engine gave no prompt ids."""
+    tools: RawJson = msgspec.UNSET
+    """The request's tool list; absent where it is the base's (`tools_kept`) or there was none."""
     digest: str
     """`ids_digest` of the whole prompt's ids: expansion is checked against it."""

@@ -12,6 +12,7 @@ from agentworld.contract.events.base import (
     LogProb,
     Outcome,
     PromptDelta,
+    RawJson,
     TokenId,
     TokenSource,
     Value,
@@ -106,8 +107,8 @@ class StepCaptured(Event, frozen=True, kw_only=True, tag="step_captured"):
     """Sampled token ids, in order, as the engine returned them."""
     response_logprobs: list[LogProb]
     """Log-probability of each sampled token; same length as `response_ids`."""
-    message: msgspec.Raw | None
-    """The sampled turn as a canonical chat message; none where nothing was sampled."""
+    message: RawJson = msgspec.UNSET
+    """The sampled turn as a canonical chat message; absent where nothing was sampled."""
     finish_reason: str | None
     token_source: TokenSource
     engine: EngineCall
@@ -128,7 +129,7 @@ class StepCaptured(Event, frozen=True, kw_only=True, tag="step_captured"):
     trainable: bool = True
     """False for frozen models and for steps whose tokens cannot be trusted."""
     error: StepError | None = None
-    client_message: msgspec.Raw | None = None
+    client_message: RawJson = msgspec.UNSET
     """The turn as the client saw it, where it differs from `message`."""
     extras: Json = {}
     """Engine data that belongs to the step (`routed_experts`, `multi_modal_data` references)."""
