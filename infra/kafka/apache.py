@@ -1,0 +1,156 @@
+"""Real Apache Kafka, one KRaft node on loopback: broker and controller in one Java process."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import uuid
+from pathlib import Path
+
+from agentworld.platform.settings import KafkaSettings
+from infra.kafka.jars import HERE, java, kafka_jars
+from infra.kafka.probe import answers
+from infra.local.child import Child, LaunchError
+from infra.local.ports import LOOPBACK, free_port, port_is_free
+
+_START_TIMEOUT_S = 90.0
+_STOP_TIMEOUT_S = 60.0
+_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
+
+
+def server_properties(*, data_dir: Path, port: int, controller_port: int) -> str:
+    """The node's configuration. The quorum is static, so ports may differ at the next start."""
+    options = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
+        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "log.dirs": str(data_dir / "log"),
+        "auto.create.topics.enable": "false",
+        "message.max.bytes": str(64 * 1024 * 1024),
+        "socket.request.max.bytes": str(100 * 1024 * 1024),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "8",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+        "log.index.size.max.bytes": str(1024 * 1024),
+        # Short, because a broker that was killed must wait for its old session to end.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+    }
+    return "".join(f"{name}={value}\n" for name, value in options.items())
+
+
+def new_cluster_id() -> str:
+    """A random cluster id in Kafka's form: 16 bytes, base64url, no padding."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+class ApacheKafka:
+    """One broker on loopback. Starting again keeps the data and the port."""
+
+    def __init__(self, data_dir: Path, log_path: Path, port: int | None = None) -> None:
+        self._data_dir = Path(data_dir).absolute()
+        self._log_path = Path(log_path)
+        self.port = port or free_port()
+        self._child: Child | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` for clients."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, once started."""
+        return self._child.pid if self._child else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._child is not None and self._child.alive
+
+    def settings(self, **changes: object) -> KafkaSettings:
+        """Client settings for this broker."""
+        fields: dict[str, object] = {"bootstrap": self.bootstrap}
+        return KafkaSettings.model_validate(fields | changes)
+
+    def start(self) -> None:
+        """Return when it answers. Raises `LaunchError` (Java, Maven, port taken)."""
+        program = java()
+        classpath = f"{kafka_jars()}/*"
+        if not port_is_free(self.port):
+            raise LaunchError(f"port {self.port} is taken: stop what listens there or choose another port")
+        self._data_dir.mkdir(parents=True, exist_ok=True)
+        properties = self._data_dir / "server.properties"
+        properties.write_text(
+            server_properties(
+                data_dir=self._data_dir, port=self.port, controller_port=free_port(exclude={self.port})
+            )
+        )
+        self._format(program, classpath, properties)
+        self._child = Child(
+            [
+                program,
+                *_JVM,
+                "-Xms256m",
+                "-Xmx768m",
+                f"-Dlog4j2.configurationFile={HERE / 'log4j2.xml'}",
+                *("-cp", classpath, "kafka.Kafka", str(properties)),
+            ],
+            env=_environment(),
+            log_path=self._log_path,
+            cwd=self._data_dir,
+        )
+        self._child.start()
+        self._child.wait_ready(
+            "Apache Kafka", lambda: answers(LOOPBACK, self.port), timeout_s=_START_TIMEOUT_S
+        )
+
+    def _format(self, program: str, classpath: str, properties: Path) -> None:
+        if (self._data_dir / "log" / "meta.properties").exists():
+            return
+        tool = ["kafka.tools.StorageTool", "format", "-t", new_cluster_id(), "-c", str(properties)]
+        done = subprocess.run(
+            [program, *_JVM, "-Xmx128m", "-cp", classpath, *tool],
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_START_TIMEOUT_S,
+        )
+        if done.returncode != 0:
+            raise LaunchError(
+                f"Apache Kafka's storage could not be formatted:\n{(done.stdout + done.stderr)[-2000:]}"
+            )
+
+    def stop(self) -> None:
+        """SIGTERM: a controlled shutdown."""
+        if self._child:
+            self._child.stop(timeout_s=_STOP_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._child:
+            self._child.kill()
+
+    def __enter__(self) -> ApacheKafka:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _environment() -> dict[str, str]:
+    kept = ("PATH", "HOME", "JAVA_HOME", "LANG", "TMPDIR")
+    return {name: os.environ[name] for name in kept if name in os.environ}
