@@ -8,6 +8,7 @@ slip is possible anywhere, has its honest probability, and what follows depends 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,13 +20,19 @@ from recipes.quickstart.engine.vocabulary import IM_END, SIZE, encode
 
 Vector = NDArray[np.float64]
 
-_TARGET_LOGIT: dict[Kind, float] = {"literal": 15.0, "copied": 15.0, "recalled": 15.0}
-_CONFUSED_LOGIT: dict[Kind, float] = {"literal": 0.0, "copied": 8.9, "recalled": 12.3}
-_ENDED: tuple[int, Kind] = (IM_END, "literal")
-_CONFUSABLE = (encode("0123456789"), encode("+-*/"))
+_TARGET = math.exp(15.0)
+_CONFUSED: dict[Kind, float] = {"literal": 1.0, "copied": math.exp(8.9), "recalled": math.exp(12.3)}
+"""Odds, against the noise, of a script's next token and of those confused with it."""
+_FAMILIES = (encode("0123456789"), encode("+-*/"))
+_FAMILY_OF = {token_id: family for family in _FAMILIES for token_id in family}
 _NOISE_ROWS = 61
-_NOISE = np.random.Generator(np.random.PCG64(20_261_130)).normal(0.0, 0.6, (_NOISE_ROWS, SIZE))
+_NOISE: Vector = np.exp(
+    np.random.Generator(np.random.PCG64(20_261_130)).normal(0.0, 0.6, (_NOISE_ROWS, SIZE))
+)
+_NOISE_ODDS = _NOISE.tolist()
+_NOISE_TOTALS = _NOISE.sum(axis=1).tolist()
 """The model's frozen weights, as it were: which row applies depends on the last token."""
+_ENDED: tuple[int, Kind] = (IM_END, "literal")
 
 
 class Decoding:
@@ -33,41 +40,51 @@ class Decoding:
 
     def __init__(self, prompt_ids: Sequence[int]) -> None:
         self._scripts = scripts_for(read(list(prompt_ids)))
-        weights = np.array([script.weight for script in self._scripts])
-        self._log_posterior: Vector = np.log(weights / weights.sum())
-        self._last = prompt_ids[-1] if prompt_ids else 0
+        total = sum(script.weight for script in self._scripts)
+        self._posterior = [script.weight / total for script in self._scripts]
         self._position = 0
-        self._channels: Vector | None = None
+        self._look(prompt_ids[-1] if prompt_ids else 0)
 
     def logits(self) -> Vector:
         """Log-probabilities at temperature 1 of the next token, shape (vocabulary,)."""
-        channels = self._channel_logprobs()
-        return np.asarray(np.logaddexp.reduce(channels + self._log_posterior[:, None], axis=0))
+        everywhere = 0.0
+        favoured = dict.fromkeys((token for odds, _ in self._channels for token in odds), 0.0)
+        for share, (odds, total) in zip(self._posterior, self._channels, strict=True):
+            everywhere += share / total
+            for token_id, extra in odds.items():
+                favoured[token_id] += extra * share / total
+        mixture: Vector = _NOISE[self._row] * everywhere
+        for token_id, mass in favoured.items():
+            mixture[token_id] += mass
+        return np.asarray(np.log(mixture))
 
     def accept(self, token_id: int) -> None:
-        """Go on behind `token_id`."""
-        posterior = self._log_posterior + self._channel_logprobs()[:, token_id]
-        self._log_posterior = posterior - np.logaddexp.reduce(posterior)
-        self._last = token_id
+        """Go on behind `token_id`: scripts that expected it gain, the others lose."""
+        noise = _NOISE_ODDS[self._row][token_id]
+        explained = [
+            share * (noise + odds.get(token_id, 0.0)) / total
+            for share, (odds, total) in zip(self._posterior, self._channels, strict=True)
+        ]
+        evidence = sum(explained)
+        self._posterior = [share / evidence for share in explained]
         self._position += 1
-        self._channels = None
+        self._look(token_id)
 
-    def _channel_logprobs(self) -> Vector:
-        if self._channels is None:
-            rows = np.tile(_NOISE[(self._last * 31 + self._position) % _NOISE_ROWS], (len(self._scripts), 1))
-            for row, script in zip(rows, self._scripts, strict=True):
-                _aim(row, script, self._position)
-            self._channels = rows - np.logaddexp.reduce(rows, axis=1, keepdims=True)
-        return self._channels
+    def _look(self, last: int) -> None:
+        self._row = (last * 31 + self._position) % _NOISE_ROWS
+        self._channels = [_channel(script, self._position, self._row) for script in self._scripts]
 
 
-def _aim(row: Vector, script: Script, position: int) -> None:
+def _channel(script: Script, position: int, row: int) -> tuple[dict[int, float], float]:
+    """What a script adds to the noise for the tokens it favours, and the sum over all tokens."""
     target, kind = script.tokens[position] if position < len(script.tokens) else _ENDED
-    for family in _CONFUSABLE:
-        if target in family:
-            row[family] += _CONFUSED_LOGIT[kind]
-            row[target] -= _CONFUSED_LOGIT[kind]
-    row[target] += _TARGET_LOGIT[kind]
+    noise = _NOISE_ODDS[row]
+    extra = {target: noise[target] * (_TARGET - 1.0)}
+    if kind != "literal":
+        for other in _FAMILY_OF.get(target, ()):
+            if other != target:
+                extra[other] = noise[other] * (_CONFUSED[kind] - 1.0)
+    return extra, _NOISE_TOTALS[row] + sum(extra.values())
 
 
 def logits_after(prompt_ids: Sequence[int], reply_ids: Sequence[int]) -> Vector:

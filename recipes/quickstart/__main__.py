@@ -1,0 +1,43 @@
+"""`python -m recipes.quickstart --gateway URL`: the rollouts alone, against a stack that runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+
+from recipes.quickstart.rollouts import Plan, run
+
+
+def main() -> int:
+    """Run, and print the summary as JSON; 1 where a rollout ended in an error."""
+    parser = argparse.ArgumentParser(prog="python -m recipes.quickstart", description=__doc__)
+    parser.add_argument("--gateway", default="http://127.0.0.1:8700")
+    parser.add_argument("--run-id", default=f"quickstart-{int(time.time())}")
+    parser.add_argument("--model", default=Plan.model)
+    parser.add_argument("--tasks", type=int, default=Plan.tasks)
+    parser.add_argument("--rollouts", type=int, default=Plan.rollouts)
+    parser.add_argument("--concurrency", type=int, default=Plan.concurrency)
+    parser.add_argument("--seed", type=int, default=Plan.seed)
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    summary = run(
+        Plan(
+            gateway_url=arguments.gateway,
+            run_id=arguments.run_id,
+            model=arguments.model,
+            tasks=arguments.tasks,
+            rollouts=arguments.rollouts,
+            concurrency=arguments.concurrency,
+            seed=arguments.seed,
+        )
+    )
+    json.dump(summary.figures(), sys.stdout, indent=2)
+    print()
+    return 1 if summary.count("error") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
