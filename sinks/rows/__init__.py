@@ -1,0 +1,1 @@
+"""Record → rows of tables. Pure: no I/O; one module per topic, dispatched by `build`."""

@@ -1,0 +1,42 @@
+"""`groups` → `groups` (newest decision) and `group_decisions` (all of them)."""
+
+from __future__ import annotations
+
+from agentworld.contract.events import GroupDecision, GroupEvent
+from agentworld.platform.log import Record
+from sinks.rows.row import Row, json_text, origin
+
+
+def rows_of(record: Record, event: GroupEvent) -> list[Row]:
+    """The same row in both tables: one replaces by group, the other by decision."""
+    if not isinstance(event, GroupDecision):
+        return []
+    values = {
+        "run_id": event.run_id,
+        "channel": event.channel,
+        "group_id": event.group_id,
+        "prompt_id": event.prompt_id,
+        "round": event.round,
+        "decision": str(event.__struct_config__.tag),
+        "version": event.version,
+        "rollouts": event.rollouts,
+        "members": len(event.members),
+        "trajectory_ids": [member.trajectory_id for member in event.members],
+        "rewards": [member.reward for member in event.members],
+        "outcomes": [member.outcome for member in event.members],
+        "steps": sum(member.steps for member in event.members),
+        "prompt_tokens": sum(member.prompt_tokens for member in event.members),
+        "response_tokens": sum(member.response_tokens for member in event.members),
+        "policy_version_min": min(
+            (m.policy_version_min for m in event.members if m.policy_version_min is not None), default=None
+        ),
+        "policy_version_max": max(
+            (m.policy_version_max for m in event.members if m.policy_version_max is not None), default=None
+        ),
+        "reason": event.reason,
+        "decided_by": event.decided_by,
+        "details": json_text(event.details),
+        "event_id": event.event_id,
+        **origin(record, event, version=event.version),
+    }
+    return [Row("groups", values), Row("group_decisions", values)]
