@@ -41,7 +41,7 @@ class TurnLimit(Exception):
     """The agent used all its turns without an answer."""
 
 
-class _CutShort(Exception):
+class CutShort(Exception):
     """A stream ended without saying that it was over."""
 
 
@@ -79,7 +79,7 @@ class Agent:
         for left in reversed(range(self.max_tries)):
             try:
                 completion_id, message = self._call_once(messages, seed)
-            except (openai.APIError, _CutShort) as exc:
+            except (openai.APIError, CutShort) as exc:
                 status = exc.status_code if isinstance(exc, openai.APIStatusError) else None
                 final = status is not None and status < 500 and status not in _REPEATABLE
                 if final or not left:
@@ -119,7 +119,7 @@ def _gather(chunks: Iterable[Any]) -> tuple[str, dict[str, Any]]:
                 call["function"]["name"] += part.function.name or ""
                 call["function"]["arguments"] += part.function.arguments or ""
     if not finished:
-        raise _CutShort("the stream ended without a finish_reason")
+        raise CutShort("the stream ended without a finish_reason")
     message: dict[str, Any] = {"role": "assistant", "content": content or None}
     if calls:
         message["tool_calls"] = [calls[index] for index in sorted(calls)]

@@ -14,7 +14,7 @@ import openai
 
 from agentworld.client import AgentWorld
 from agentworld.contract.errors import AgentWorldError
-from recipes.quickstart.agent import Agent, Attempt, TurnLimit
+from recipes.quickstart.agent import Agent, Attempt, CutShort, TurnLimit
 from recipes.quickstart.problems import Problem, make_problems
 
 logger = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ def _rollout(
             t.complete("succeeded" if reward else "failed", reward=reward, reason=detail)
     except WorkspaceFailed as exc:
         ending, detail = "crashed", str(exc)
-    except (openai.OpenAIError, AgentWorldError) as exc:
+    except (openai.OpenAIError, CutShort, AgentWorldError) as exc:
         logger.warning("rollout %s/%d failed: %s", problem.prompt_id, index, exc)
         ending, reward, detail = "error", None, f"{type(exc).__name__}: {exc}"
     return RolloutResult(
