@@ -1,0 +1,1 @@
+"""Batches: complete groups released together, in the order in which they became ready."""

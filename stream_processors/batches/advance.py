@@ -1,0 +1,130 @@
+"""What a group's event does to its place in the queue, and how waiting groups become a batch. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from agentworld.contract.events import (
+    BatchGroup,
+    BatchReady,
+    GroupDecision,
+    GroupPartial,
+    GroupReady,
+    GroupRevised,
+)
+from agentworld.contract.ids import derived_id
+from stream_processors.batches.state import ChannelState, GroupEntry
+from stream_processors.rules import Rules
+
+SOURCE = "stream-processors.batch"
+
+replace = msgspec.structs.replace
+
+
+def advance(
+    channel: ChannelState, entry: GroupEntry | None, event: GroupDecision, *, log_ms: int
+) -> tuple[ChannelState, GroupEntry | None]:
+    """The channel and the group's entry after `event`.
+
+    Ready and partial groups wait; a revision renews one that still waits; any other decision
+    withdraws it. Events not newer than the entry, and events on a batched group, change nothing:
+    `channel` and `entry` themselves are returned.
+    """
+    if entry is not None and (event.version <= entry.version or entry.status == "batched"):
+        return channel, entry
+    waiting = entry is not None and entry.status == "pending"
+    if isinstance(event, GroupReady | GroupPartial) or (isinstance(event, GroupRevised) and waiting):
+        group = BatchGroup(
+            group_id=event.group_id,
+            prompt_id=event.prompt_id,
+            round=event.round,
+            version=event.version,
+            rollouts=event.rollouts,
+            members=event.members,
+        )
+        if entry is not None and waiting:
+            return channel, replace(entry, version=event.version, group=group)
+        pending = GroupEntry(
+            run_id=event.run_id,
+            channel=event.channel,
+            status="pending",
+            version=event.version,
+            arrival=channel.arrivals,
+            since_ms=log_ms,
+            group_id=event.group_id,
+            group=group,
+        )
+        return replace(channel, arrivals=channel.arrivals + 1), pending
+    if entry is None:
+        return channel, None
+    if isinstance(event, GroupRevised):
+        return channel, replace(entry, version=event.version)
+    return channel, replace(entry, status="withdrawn", version=event.version, since_ms=log_ms, group=None)
+
+
+def batch(
+    channel: ChannelState, taken: Sequence[GroupEntry], *, reason: str, event_time_ms: int, log_ms: int
+) -> tuple[ChannelState, list[GroupEntry], BatchReady]:
+    """Release the waiting groups `taken`, in that order."""
+    groups = [entry.group for entry in taken if entry.group is not None]
+    members = [member for group in groups for member in group.members]
+    versions = [
+        version
+        for member in members
+        for version in (member.policy_version_min, member.policy_version_max)
+        if version is not None
+    ]
+    batch_id = derived_id(
+        "batch",
+        channel.run_id,
+        channel.channel,
+        channel.sequence,
+        *(f"{group.group_id}:{group.version}" for group in groups),
+    )
+    event = BatchReady(
+        event_id=derived_id("batch_ready", batch_id),
+        event_time_ms=event_time_ms,
+        source=SOURCE,
+        batch_id=batch_id,
+        run_id=channel.run_id,
+        channel=channel.channel,
+        sequence=channel.sequence,
+        groups=groups,
+        trajectories=len(members),
+        steps=sum(member.steps for member in members),
+        response_tokens=sum(member.response_tokens for member in members),
+        policy_version_min=min(versions, default=None),
+        policy_version_max=max(versions, default=None),
+        reason=reason,
+    )
+    after = replace(
+        channel, sequence=channel.sequence + 1, last_batch=tuple(entry.group_id for entry in taken)
+    )
+    return after, [batched(entry, log_ms) for entry in taken], event
+
+
+def batched(entry: GroupEntry, log_ms: int) -> GroupEntry:
+    """The entry of a group that was released."""
+    return replace(entry, status="batched", since_ms=log_ms, group=None)
+
+
+def unknown_entry(channel: ChannelState, group_id: str) -> GroupEntry:
+    """An entry for a group that the last batch names and whose own entry was never written."""
+    return GroupEntry(
+        run_id=channel.run_id,
+        channel=channel.channel,
+        status="pending",
+        version=0,
+        arrival=0,
+        since_ms=0,
+        group_id=group_id,
+    )
+
+
+def due_ms(entry: GroupEntry, rules: Rules) -> int | None:
+    """Log time at which a waiting group is released short, or another entry forgotten; None: never."""
+    if entry.status != "pending":
+        return entry.since_ms + rules.closed_ttl_ms
+    return entry.since_ms + rules.batch_linger_ms if rules.batch_linger_ms else None

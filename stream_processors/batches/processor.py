@@ -1,0 +1,149 @@
+"""The batch processor: one partition of `groups`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from agentworld.contract.codec import decode
+from agentworld.contract.events import ClockTicked, GroupDecision
+from agentworld.contract.topics import GROUPS, READY_BATCHES
+from agentworld.platform.log import OutRecord, Record
+from agentworld.platform.metrics import counter
+from stream_processors.batches.advance import SOURCE, advance, batch, batched, due_ms, unknown_entry
+from stream_processors.batches.state import (
+    ChannelState,
+    GroupEntry,
+    decode_channel,
+    decode_entry,
+    encode_state,
+)
+from stream_processors.clock import Clock, decode_clock, encode_clock
+from stream_processors.deadlines import Deadlines
+from stream_processors.effects import CLOCK_KEY, Effects, StateKey
+from stream_processors.rules import Rules
+
+_ChannelName = tuple[str, str]
+
+
+class BatchProcessor:
+    """Queues ready groups per run and channel and releases them in batches."""
+
+    source = GROUPS
+    consumer = SOURCE
+
+    def __init__(self, partition: int, rules: Rules) -> None:
+        self._partition = partition
+        self._rules = rules
+        self._clock = Clock()
+        self._channels: dict[_ChannelName, ChannelState] = {}
+        self._entries: dict[str, GroupEntry] = {}
+        self._pending: dict[_ChannelName, dict[str, GroupEntry]] = defaultdict(dict)
+        self._deadlines = Deadlines()
+
+    @property
+    def open_count(self) -> int:
+        """Groups that wait with a linger to be met."""
+        return sum(map(len, self._pending.values())) if self._rules.batch_linger_ms else 0
+
+    def load(self, entries: Mapping[StateKey, bytes]) -> Effects:
+        """Take over stored state; finishes a batch whose groups were not all noted as batched."""
+        for key, value in entries.items():
+            if key == CLOCK_KEY:
+                self._clock = decode_clock(value)
+            elif key[0] == "channel":
+                self._channels[key[1], key[2]] = decode_channel(value)
+            else:
+                self._keep(decode_entry(value))
+        repairs = Effects()
+        for channel in self._channels.values():
+            for group_id in channel.last_batch:
+                entry = self._entries.get(group_id) or unknown_entry(channel, group_id)
+                if entry.status == "pending":
+                    self._put(batched(entry, self._clock.active_ms), repairs)
+        return repairs
+
+    def process(self, record: Record) -> Effects:
+        """Apply one record of `groups`."""
+        event = decode(self.source, record.value)
+        counter("processor_events", "agent", "type").labels("batch", type(event).__name__).inc()
+        effects = Effects()
+        clock = self._clock.advance(event.event_time_ms)
+        time_passed = clock is not self._clock
+        self._clock = clock
+        if not isinstance(event, ClockTicked):
+            self._apply(event, effects)
+        if time_passed:
+            self._meet_deadlines(event.event_time_ms, effects)
+            effects.writes[CLOCK_KEY] = encode_clock(clock)
+        return effects
+
+    def _apply(self, event: GroupDecision, effects: Effects) -> None:
+        name = event.run_id, event.channel
+        known = self._channels.get(name) or ChannelState(run_id=event.run_id, channel=event.channel)
+        before = self._entries.get(event.group_id)
+        channel, entry = advance(known, before, event, log_ms=self._clock.active_ms)
+        if entry is None:
+            return
+        if entry is before:
+            counter("processor_duplicates", "agent").labels("batch").inc()
+            return
+        self._put_channel(channel, effects)
+        self._put(entry, effects)
+        if len(self._pending[name]) >= self._rules.batch_groups:
+            self._release(name, "full", event.event_time_ms, effects)
+
+    def _meet_deadlines(self, event_time_ms: int, effects: Effects) -> None:
+        now_ms = self._clock.active_ms
+        for group_id in self._deadlines.pop_due(now_ms):
+            entry = self._entries[group_id]
+            due = due_ms(entry, self._rules)
+            if due is None or due > now_ms:
+                continue
+            if entry.status == "pending":
+                self._release((entry.run_id, entry.channel), "linger", event_time_ms, effects)
+            elif group_id in self._channels[entry.run_id, entry.channel].last_batch:
+                # The last batch's groups stay known: `load` looks for them.
+                self._deadlines.set(group_id, now_ms + self._rules.closed_ttl_ms)
+            else:
+                del self._entries[group_id]
+                effects.writes["group", group_id] = None
+
+    def _release(self, name: _ChannelName, reason: str, event_time_ms: int, effects: Effects) -> None:
+        waiting = sorted(self._pending[name].values(), key=lambda entry: entry.arrival)
+        taken = waiting[: self._rules.batch_groups]
+        channel, entries, event = batch(
+            self._channels[name],
+            taken,
+            reason=reason,
+            event_time_ms=event_time_ms,
+            log_ms=self._clock.active_ms,
+        )
+        counter("processor_decisions", "type").labels("batch_ready").inc()
+        effects.outputs.append(OutRecord.of(READY_BATCHES, event))
+        effects.decisive = True
+        self._put_channel(channel, effects)
+        for entry in entries:
+            self._put(entry, effects)
+
+    def _put_channel(self, channel: ChannelState, effects: Effects) -> None:
+        self._channels[channel.run_id, channel.channel] = channel
+        key = ("channel", channel.run_id, channel.channel)
+        effects.writes[key] = encode_state(channel)
+
+    def _put(self, entry: GroupEntry, effects: Effects) -> None:
+        self._keep(entry)
+        effects.writes["group", entry.group_id] = encode_state(entry)
+
+    def _keep(self, entry: GroupEntry) -> None:
+        self._entries[entry.group_id] = entry
+        waiting = self._pending[entry.run_id, entry.channel]
+        if entry.status == "pending":
+            waiting[entry.group_id] = entry
+        else:
+            waiting.pop(entry.group_id, None)
+        due = due_ms(entry, self._rules)
+        if due is None:
+            self._deadlines.clear(entry.group_id)
+        else:
+            self._deadlines.set(entry.group_id, due)

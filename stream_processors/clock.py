@@ -1,0 +1,33 @@
+"""Log time: how much time has passed in one partition, by the events that stand in it."""
+
+from __future__ import annotations
+
+import msgspec
+
+MAX_CLOCK_STEP_MS = 5_000
+"""Most that one event moves log time. While anything is open a tick stands in the log every second
+or so; a longer silence means that nothing was there to write, and nobody's patience ran out in it."""
+
+
+class Clock(msgspec.Struct, frozen=True):
+    """One partition's time.
+
+    Deadlines are measured in `active_ms`, never in wall-clock time: a replay decides alike, and an
+    outage of the whole system expires nothing.
+    """
+
+    last_ms: int = 0
+    """Greatest event time seen, Unix ms."""
+    active_ms: int = 0
+    """Log time that has passed since the partition's first event."""
+
+    def advance(self, event_time_ms: int) -> Clock:
+        """The clock after an event; itself (the same object) where the event brings no new time."""
+        if event_time_ms <= self.last_ms:
+            return self
+        step_ms = min(event_time_ms - self.last_ms, MAX_CLOCK_STEP_MS) if self.last_ms else 0
+        return Clock(last_ms=event_time_ms, active_ms=self.active_ms + step_ms)
+
+
+encode_clock = msgspec.json.Encoder().encode
+decode_clock = msgspec.json.Decoder(Clock).decode

@@ -1,0 +1,1 @@
+"""Groups: the trajectories of one task, decided once they are complete."""

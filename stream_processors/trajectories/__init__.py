@@ -1,0 +1,1 @@
+"""Trajectories: steps put in order, checked and sealed."""
