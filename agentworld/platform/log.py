@@ -21,6 +21,8 @@ class OutRecord:
     headers: tuple[tuple[str, bytes], ...] = ()
     partition: int | None = None
     """None: the partitioner decides by key."""
+    tombstone: bool = False
+    """Write no value at all: removes the key from a compacted topic."""
 
     @classmethod
     def of(cls, spec: TopicSpec, event: Event, *, partition: int | None = None) -> OutRecord:
