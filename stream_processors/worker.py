@@ -15,26 +15,17 @@ from agentworld.contract.errors import Unavailable
 from agentworld.contract.topics import TRAJECTORIES
 from agentworld.platform.kafka import group_name, topic_name
 from agentworld.platform.settings import KafkaSettings
-from stream_processors.batches.processor import BatchProcessor
-from stream_processors.effects import PartitionProcessor
-from stream_processors.groups.processor import GroupProcessor
 from stream_processors.outbox import Outbox, Submitter
+from stream_processors.processors import PROCESSORS
 from stream_processors.rules import Rules
 from stream_processors.settings import ProcessorSettings
 from stream_processors.stage import Stage, to_record
 from stream_processors.state_table import StateTable
 from stream_processors.topics import APP_NAME, TABLES, changelog_name
-from stream_processors.trajectories.processor import TrajectoryProcessor
 
 logger = logging.getLogger(__name__)
 
 _DRAIN_TIMEOUT_S = 10.0
-
-_PROCESSORS: dict[str, Callable[[int, Rules], PartitionProcessor]] = {
-    "trajectory": TrajectoryProcessor,
-    "group": GroupProcessor,
-    "batch": BatchProcessor,
-}
 
 
 class _RebalancingApp(faust.App):
@@ -68,7 +59,7 @@ class Worker:
         self.ready = False
         """All assigned partitions are loaded and records flow."""
         self.app = self._create_app(partitions)
-        self.stages = [self._create_stage(name, partitions) for name in _PROCESSORS]
+        self.stages = [self._create_stage(name, partitions) for name in PROCESSORS]
         self.app.before_revoke = self._release
         self.app.on_rebalance_complete.connect(self._load)
 
@@ -134,7 +125,7 @@ class Worker:
             changelog=changelog_name(TABLES[name]),
             changelog_full_name=topic_name(self._kafka, changelog_name(TABLES[name])),
         )
-        create = _PROCESSORS[name]
+        create = PROCESSORS[name]
         source = create(0, self._rules).source
         stage = Stage(
             name=name,
