@@ -180,14 +180,21 @@ class Trajectory:
         name: str | None = None,
         step_id: str | None = None,
         version: int | None = None,
+        given_by: str | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         """Assign a reward, to the whole trajectory or to one step; before or after completion.
 
         A higher `version` of the same name and step replaces the lower.
         """
-        fields = {"name": name, "step_id": step_id, "version": version, "extra": extra}
-        body = {"reward": float(value)} | {k: v for k, v in fields.items() if v is not None}
+        fields = {
+            "name": name,
+            "step_id": step_id,
+            "version": version,
+            "given_by": given_by,
+            "extra": extra,
+        }
+        body = {"value": float(value)} | {k: v for k, v in fields.items() if v is not None}
         self._client.post(f"{self.base_url}/reward", body)
 
     def complete(

@@ -25,8 +25,14 @@ class Progress:
 
     trajectories: int
     groups: int
-    batches: int
+    """Groups with a decision."""
+    ready_groups: int
     batched_groups: int
+
+    def complete(self, *, trajectories: int, groups: int, batch_groups: int) -> bool:
+        """Whether all has arrived: every group decided, every full batch out."""
+        full = self.ready_groups - self.ready_groups % batch_groups
+        return self.trajectories >= trajectories and self.groups >= groups and self.batched_groups >= full
 
 
 def steps_in_log(kafka: KafkaSettings, run_id: str) -> list[StepTokens]:
@@ -88,7 +94,7 @@ def progress_in_clickhouse(client: Client, run_id: str) -> Progress:
     row = client.query(
         "SELECT (SELECT count() FROM trajectories FINAL WHERE run_id = {run_id:String}), "
         "(SELECT count() FROM groups FINAL WHERE run_id = {run_id:String}), "
-        "(SELECT count() FROM batches FINAL WHERE run_id = {run_id:String}), "
+        "(SELECT count() FROM groups FINAL WHERE run_id = {run_id:String} AND decision = 'group_ready'), "
         "(SELECT sum(groups) FROM batches FINAL WHERE run_id = {run_id:String})",
         parameters={"run_id": run_id},
     ).first_row

@@ -21,7 +21,7 @@ from recipes.quickstart.engine.vocabulary import IM_END, SIZE, encode
 Vector = NDArray[np.float64]
 
 _TARGET = math.exp(15.0)
-_CONFUSED: dict[Kind, float] = {"literal": 1.0, "copied": math.exp(8.9), "recalled": math.exp(12.3)}
+_CONFUSED: dict[Kind, float] = {"literal": 1.0, "copied": math.exp(8.2), "recalled": math.exp(12.3)}
 """Odds, against the noise, of a script's next token and of those confused with it."""
 _FAMILIES = (encode("0123456789"), encode("+-*/"))
 _FAMILY_OF = {token_id: family for family in _FAMILIES for token_id in family}

@@ -1,8 +1,15 @@
-"""The vocabulary: 256 bytes and a few special tokens. Text has exactly one encoding."""
+"""The vocabulary: 256 bytes, some words, and a few special tokens.
+
+Text is encoded from left to right by the longest piece that fits. A model may spell a word by its
+letters: then the same text encodes otherwise than it was sampled, as with any real tokenizer.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+
+from recipes.quickstart.engine.pieces import PIECES
 
 SPECIALS = (
     "<|endoftext|>",
@@ -14,9 +21,13 @@ SPECIALS = (
     "</tool_response>",
 )
 BYTES = 256
-SIZE = BYTES + len(SPECIALS)
+_TOKENS = [bytes([value]) for value in range(BYTES)]
+_TOKENS += [text.encode() for text in (*SPECIALS, *PIECES) if len(text) > 1]
+SIZE = len(_TOKENS)
 
-END_OF_TEXT, IM_START, IM_END, CALL_OPEN, CALL_CLOSE, RESPONSE_OPEN, RESPONSE_CLOSE = range(BYTES, SIZE)
+END_OF_TEXT, IM_START, IM_END, CALL_OPEN, CALL_CLOSE, RESPONSE_OPEN, RESPONSE_CLOSE = range(
+    BYTES, BYTES + len(SPECIALS)
+)
 
 END_IDS = frozenset({END_OF_TEXT, IM_END})
 """Tokens that end a reply."""
@@ -24,10 +35,13 @@ END_IDS = frozenset({END_OF_TEXT, IM_END})
 SILENT_IDS = frozenset({END_OF_TEXT, IM_START, IM_END})
 """Tokens that never appear in a reply's text."""
 
+_IDS = {token: at for at, token in enumerate(_TOKENS) if not BYTES <= at < BYTES + len(SPECIALS)}
+_SPLIT = re.compile(b"|".join(map(re.escape, sorted(_IDS, key=len, reverse=True))), re.DOTALL)
+
 
 def encode(text: str) -> list[int]:
     """The bytes of `text` as ids. Special tokens are never read from text."""
-    return list(text.encode("utf-8", "replace"))
+    return [_IDS[piece] for piece in _SPLIT.findall(text.encode("utf-8", "replace"))]
 
 
 def encode_reply(text: str) -> list[int]:
@@ -45,7 +59,7 @@ def encode_reply(text: str) -> list[int]:
 
 def token_bytes(token_id: int) -> bytes:
     """The bytes a token stands for."""
-    return bytes([token_id]) if token_id < BYTES else SPECIALS[token_id - BYTES].encode()
+    return _TOKENS[token_id]
 
 
 def token_text(token_id: int) -> str:

@@ -90,7 +90,7 @@ def test_an_explicit_completion_is_the_only_one(gateway):
 def test_rewards_name_their_step(gateway):
     with AgentWorld(gateway.url).trajectory(prompt_id="p") as t:
         t.reward(1, name="format", step_id="s")
-    assert ("/t1/p/v1/reward", {"reward": 1.0, "name": "format", "step_id": "s"}) in gateway.asked
+    assert ("/t1/p/v1/reward", {"value": 1.0, "name": "format", "step_id": "s"}) in gateway.asked
 
 
 def test_a_gateway_that_is_away_is_asked_again(gateway):
