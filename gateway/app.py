@@ -90,7 +90,7 @@ class Gateway:
         else:
             message = f"{scope['method']} does not work here: send POST"
             failure = Failure(405, "method_not_allowed", message)
-            await send_failure(send, failure, dialect.error(failure))
+            await send_failure(send, failure, dialect.error(failure), headers=[(b"allow", b"POST")])
 
     async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Bounded body, always read as JSON, to FastAPI."""

@@ -9,6 +9,7 @@ from typing import Protocol
 from agentworld.contract.errors import InvalidInput, Unavailable
 from agentworld.contract.events import DirectoryUpdated
 from agentworld.contract.events.directory import TrajectoryState
+from agentworld.contract.ids import check_name
 
 _ORDER: dict[TrajectoryState, int] = {"open": 0, "completed": 1, "sealed": 2}
 
@@ -109,9 +110,13 @@ class LocalDirectory:
 async def find_entry(directory: Directory, trajectory_id: str, prompt_id: str) -> Entry | None:
     """The trajectory, checked against the prompt in the path; None where it is not registered.
 
-    Raises `InvalidInput` 409 for another prompt, `DirectoryAway` where nobody can say.
+    Raises `InvalidInput` 409 for another prompt and 422 for a bad name, `DirectoryAway` where nobody can say.
     """
-    entry = directory.get(trajectory_id) or await directory.find(trajectory_id)
+    entry = directory.get(trajectory_id)
+    if entry is None:
+        check_name(trajectory_id, "trajectory id")
+        check_name(prompt_id, "prompt id")
+        entry = await directory.find(trajectory_id)
     if entry is not None and entry.prompt_id != prompt_id:
         raise InvalidInput(
             f"trajectory {trajectory_id} belongs to prompt {entry.prompt_id}, not {prompt_id}: use the "

@@ -67,7 +67,6 @@ class DurablePublisher:
         self._gate.set()
         self._wake = asyncio.Event()
         self._drainer: asyncio.Task[None] | None = None
-        self._told_away = False
         broker.on_away(self._went_away)
 
     @property
@@ -121,9 +120,18 @@ class DurablePublisher:
         finally:
             timer.cancel()
             self._waiting.discard(future)
-        if self._tail is not None:
-            self._tail.append(record)
+        self._keep(record)
         return place
+
+    def _keep(self, record: OutRecord) -> None:
+        if self._tail is None:
+            return
+        try:
+            self._tail.append(record)
+        except OSError:
+            # The record itself is acknowledged; only its second line of defence is missing.
+            logger.exception("an acknowledged record was not kept: check the disk")
+            self._tail.rotate()
 
     def _fall_back(self, why: str) -> None:
         if self._direct:
@@ -141,6 +149,7 @@ class DurablePublisher:
                 future.set_exception(Unavailable("the broker went away"))
 
     async def _keep_draining(self) -> None:
+        complaint = ""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -151,7 +160,9 @@ class DurablePublisher:
                         await self._drain()
                         continue
                 except Unavailable as exc:
-                    logger.info("the spool is not drained yet: %s", exc)
+                    if str(exc) != complaint:
+                        complaint = str(exc)
+                        logger.info("the spool is not drained yet: %s", complaint)
                 except Exception:
                     logger.exception("the drainer failed and tries again")
                 self._spool.rewind()
@@ -232,8 +243,7 @@ class DurablePublisher:
         for record, result in zip(records, results, strict=False):
             if isinstance(result, BaseException):
                 raise result
-            if self._tail is not None:
-                self._tail.append(record)
+            self._keep(record)
         if incomplete:
             raise Unavailable("the send queue was full")
 

@@ -157,4 +157,5 @@ class Exchange:
             body = self._dialect.error_event(failure)
             await self._send({"type": "http.response.body", "body": body})
         else:
-            await send_failure(self._send, failure, self._dialect.error(failure))
+            body = self._dialect.error(failure)
+            await send_failure(self._send, failure, body, headers=self._headers)

@@ -8,7 +8,8 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
 import uvicorn
 
@@ -30,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 _BACKLOG = 4096
 _TOPICS_TRY_S = 10.0
-_TOPICS_WAIT_S = 15.0
-"""How long the first request may have to wait for topics; later the spool takes over."""
+_TOPICS_WAIT_S = 3.0
+"""How long serving waits for the topics; then the spool takes over."""
 
 
 class _Server(uvicorn.Server):
@@ -65,13 +66,27 @@ def _listen(settings: GatewaySettings) -> socket.socket:
     return listener
 
 
-async def _topics_then_follow(kafka: KafkaSettings, directory: FollowedDirectory) -> None:
+def _ensure_topics(kafka: KafkaSettings, done: Callable[[], None]) -> None:
     while True:
         try:
-            await asyncio.to_thread(ensure_topics, kafka, ALL_TOPICS, timeout_s=_TOPICS_TRY_S)
-            break
+            ensure_topics(kafka, ALL_TOPICS, timeout_s=_TOPICS_TRY_S)
         except Unavailable as exc:
             logger.warning("%s Calls are captured in the spool meanwhile.", exc)
+        else:
+            done()
+            return
+
+
+async def _topics_then_follow(kafka: KafkaSettings, directory: FollowedDirectory) -> None:
+    loop, exist = asyncio.get_running_loop(), asyncio.Event()
+
+    def done() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the gateway has stopped
+            loop.call_soon_threadsafe(exist.set)
+
+    # A daemon thread: a stop must not wait for a broker that is away.
+    threading.Thread(target=_ensure_topics, args=(kafka, done), name="topics", daemon=True).start()
+    await exist.wait()
     directory.start()
 
 
