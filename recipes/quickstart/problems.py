@@ -25,7 +25,7 @@ class Problem:
 def make_problems(seed: int, count: int) -> list[Problem]:
     """`count` problems of one to three steps. The same seed makes the same problems."""
     rng = random.Random(seed)
-    return [_make(rng, f"word-problem-{seed}-{index:03d}") for index in range(count)]
+    return [_make(rng, f"words-{seed}-{index:03d}") for index in range(count)]
 
 
 def _make(rng: random.Random, prompt_id: str) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from statistics import fmean
 
@@ -15,30 +16,34 @@ from recipes.quickstart.engine.vocabulary import decode
 
 QUESTIONS: Mapping[str, str] = {
     "Which tasks are hardest?": """
-SELECT prompt_id, count() AS rollouts, countIf(outcome = 'succeeded') AS succeeded,
+SELECT prompt_id, count() AS rollouts,
+       countIf(outcome = 'succeeded') AS succeeded,
        round(avg(reward), 2) AS mean_reward, sum(steps) AS steps
 FROM trajectories_final WHERE run_id = {run_id:String}
 GROUP BY prompt_id ORDER BY mean_reward, prompt_id LIMIT 5""",
     "How do tokens and latency grow from step to step?": """
-SELECT step_index, count() AS steps, round(avg(prompt_tokens)) AS prompt_tokens,
-       round(avg(response_tokens)) AS response_tokens,
-       round(exp(avg(arrayAvg(logprobs))), 3) AS mean_probability,
-       round(quantile(0.5)(latency_ms)) AS p50_ms, round(quantile(0.95)(latency_ms)) AS p95_ms
+SELECT step_index AS step, count() AS steps,
+       round(avg(prompt_tokens)) AS prompt, round(avg(response_tokens)) AS sampled,
+       round(exp(avg(arrayAvg(logprobs))), 3) AS probability,
+       round(quantile(0.5)(latency_ms)) AS p50_ms,
+       round(quantile(0.95)(latency_ms)) AS p95_ms
 FROM steps_final WHERE run_id = {run_id:String} AND status = 'ok'
-GROUP BY step_index ORDER BY step_index""",
+GROUP BY step ORDER BY step""",
     "How much of each prompt did the log already hold?": """
-SELECT s.relation AS relation, count() AS steps, sum(c.prompt_tokens) AS prompt_tokens,
-       sum(c.appended_tokens) AS sent_tokens,
-       round(100 * (1 - sum(c.appended_tokens) / sum(c.prompt_tokens)), 1) AS reused_percent
+SELECT relation, count() AS steps, sum(c.prompt_tokens) AS prompt_tokens,
+       sum(c.appended_tokens) AS written_tokens,
+       round(100 * (1 - written_tokens / prompt_tokens), 1) AS reused_percent
 FROM captures AS c FINAL
-INNER JOIN (SELECT step_id, relation FROM steps FINAL WHERE run_id = {run_id:String}) AS s USING (step_id)
+INNER JOIN (SELECT step_id, relation FROM steps FINAL
+            WHERE run_id = {run_id:String}) AS s USING (step_id)
 GROUP BY relation ORDER BY steps DESC""",
 }
 """SQL by the question it answers; the parameter is `run_id`."""
 
 
 def print_groups(decisions: Iterable[GroupDecision], console: Console) -> None:
-    """One row per group."""
+    """One row per group, and the reasons given."""
+    groups = list(decisions)
     rows = [
         (
             group.prompt_id,
@@ -47,12 +52,13 @@ def print_groups(decisions: Iterable[GroupDecision], console: Console) -> None:
             " ".join("–" if m.reward is None else f"{m.reward:g}" for m in group.members),
             sum(m.steps for m in group.members),
             sum(m.response_tokens for m in group.members),
-            group.reason,
         )
-        for group in sorted(decisions, key=lambda g: g.prompt_id)
+        for group in sorted(groups, key=lambda g: g.prompt_id)
     ]
-    columns = ("prompt id", "decision", "rollouts", "rewards", "steps", "sampled tokens", "reason")
+    columns = ("prompt id", "decision", "rollouts", "rewards", "steps", "sampled tokens")
     print_table("Groups", columns, rows, console=console)
+    for reason, count in Counter(group.reason for group in groups).items():
+        console.print(f"{count} × {reason}", style="dim", highlight=False)
 
 
 def print_batch(batch: ResolvedBatch, console: Console) -> None:
