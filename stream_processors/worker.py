@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import faust
+from faust.tables import TableManager
 
 from agentworld.contract.errors import Unavailable
 from agentworld.contract.topics import TRAJECTORIES
@@ -22,6 +23,7 @@ from stream_processors.settings import ProcessorSettings
 from stream_processors.stage import Stage, to_record
 from stream_processors.state_table import StateTable
 from stream_processors.topics import APP_NAME, TABLES, changelog_name
+from stream_processors.transport import PacedTransport, credentials_of
 
 logger = logging.getLogger(__name__)
 
@@ -31,11 +33,25 @@ _DRAIN_TIMEOUT_S = 10.0
 class _RebalancingApp(faust.App):
     """Lets us finish what is in hand before partitions are given away."""
 
+    logger = logging.getLogger("faust.app")
     before_revoke: Callable[[], Awaitable[None]]
+
+    def _new_transport(self) -> Any:
+        return PacedTransport(self.conf.broker_consumer, self)
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
         await self.before_revoke()
         await super()._on_partitions_revoked(revoked)
+
+
+class _PromptTables(TableManager):
+    """Starts at once; Faust's own waits a second first, for tables declared late. Ours are not."""
+
+    logger = logging.getLogger("faust.tables")
+
+    async def on_start(self) -> None:
+        await self._update_channels()
+        await self.recovery.start()
 
 
 class Worker:
@@ -99,6 +115,7 @@ class Worker:
         return _RebalancingApp(
             topic_name(kafka, APP_NAME),
             broker=[f"kafka://{address.strip()}" for address in kafka.bootstrap.split(",")],
+            broker_credentials=credentials_of(kafka),
             store="memory://",
             processing_guarantee="at_least_once",
             datadir=str(data_dir),
@@ -116,6 +133,7 @@ class Worker:
             broker_request_timeout=15.0,
             broker_commit_interval=1.0,
             reply_create_topic=False,
+            TableManager=_PromptTables,
             table_cleanup_interval=3600.0,
         )
 

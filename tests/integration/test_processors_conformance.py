@@ -1,0 +1,166 @@
+"""The processors' behaviour over the in-memory pipeline, the embedded broker and real Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from agentworld.contract.events import (
+    BatchReady,
+    Event,
+    GroupExpired,
+    GroupReady,
+    GroupRevised,
+    TrajectoryRevised,
+    TrajectorySealed,
+)
+from agentworld.contract.topics import GROUPS, READY_BATCHES, TRAJECTORIES, TRAJECTORY_EVENTS, TopicSpec
+from agentworld.platform.log import OutRecord, Record
+from agentworld.platform.memory import InMemoryLog
+from stream_processors.pipeline import Pipeline
+from stream_processors.rules import Rules
+from tests.unit.stream_processors.rollouts import Rollout, read
+from tests.unit.stream_processors.running import KafkaPlane, now_ms
+
+LIMITS = {"grace_ms": 300, "idle_timeout_ms": 4_000, "group_deadline_ms": 5_000, "batch_groups": 2}
+
+
+class Plane(Protocol):
+    """The processors at work over some log."""
+
+    def publish(self, *events: Event) -> None: ...
+
+    def publish_bytes(self, record: OutRecord) -> None: ...
+
+    def until(self, spec: TopicSpec, kind: type[Event], count: int) -> list[Event]: ...
+
+    def letters(self, spec: TopicSpec, count: int) -> list[Record]: ...
+
+    def settle(self) -> None: ...
+
+    def events(self, spec: TopicSpec) -> list[Event]: ...
+
+
+class MemoryPlane:
+    """The in-memory pipeline; log time passes as fast as it is asked for."""
+
+    def __init__(self) -> None:
+        self.log = InMemoryLog()
+        self.pipeline = Pipeline(self.log, Rules(**LIMITS))
+        self.clock_ms = now_ms()
+
+    def publish(self, *events: Event) -> None:
+        for event in events:
+            self.publish_bytes(OutRecord.of(TRAJECTORY_EVENTS, event))
+        self.pipeline.run()
+
+    def publish_bytes(self, record: OutRecord) -> None:
+        self.log.append(record)
+        self.pipeline.run()
+
+    def _tick(self) -> None:
+        self.clock_ms += 250
+        self.pipeline.tick(self.clock_ms)
+
+    def until(self, spec: TopicSpec, kind: type[Event], count: int) -> list[Event]:
+        for _ in range(100):
+            found = [event for event in self.events(spec) if isinstance(event, kind)]
+            if len(found) >= count:
+                break
+            self._tick()
+        return found
+
+    def letters(self, spec: TopicSpec, count: int) -> list[Record]:
+        for _ in range(100):
+            if len(self.log.records(spec.dlq_name)) >= count:
+                break
+            self._tick()
+        return self.log.records(spec.dlq_name)
+
+    def settle(self) -> None:
+        for _ in range(6):
+            self._tick()
+
+    def events(self, spec: TopicSpec) -> list[Event]:
+        return read(spec, self.log.records(spec.name))
+
+
+@pytest.fixture(params=["memory", "embedded", pytest.param("apache", marks=pytest.mark.apache)])
+def plane(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Plane]:
+    if request.param == "memory":
+        yield MemoryPlane()
+        return
+    with KafkaPlane(request.getfixturevalue(f"{request.param}_kafka"), tmp_path, **LIMITS) as kafka:
+        kafka.start_worker()
+        yield kafka
+
+
+def _rollouts(prompt: str, n: int, size: int | None = None) -> list[Rollout]:
+    return [
+        Rollout(f"{prompt}-{index}", prompt, rollouts=size or n, start_ms=now_ms() + index)
+        for index in range(n)
+    ]
+
+
+def test_rollouts_become_groups_and_a_batch_with_stragglers_failures_and_duplicates(plane: Plane) -> None:
+    """One pass through the life of a step: order, completeness, no head-of-line blocking."""
+    slow, empty = _rollouts("slow", 2), _rollouts("empty", 2)
+    plane.publish(*slow[0].whole(2), slow[1].registered())
+    for rollout in _rollouts("good", 2):
+        first, *others = rollout.steps(4)
+        events = [rollout.registered(), *reversed(others), first, rollout.completed(), rollout.reward(0.5)]
+        plane.publish(*events, *events)
+    for rollout in empty:
+        plane.publish(rollout.registered(), rollout.completed("failed"))
+    [batch] = plane.until(READY_BATCHES, BatchReady, 1)
+    assert isinstance(batch, BatchReady)
+    assert {group.prompt_id for group in batch.groups} == {"good", "empty"}
+    assert (batch.sequence, batch.reason, batch.trajectories, batch.steps) == (0, "full", 4, 8)
+    for event in plane.until(TRAJECTORIES, TrajectorySealed, 5):
+        assert isinstance(event, TrajectorySealed)
+        if event.prompt_id == "good":
+            assert [entry.relation for entry in event.steps] == ["root", "extends", "extends", "extends"]
+            assert event.reward == 0.5
+            assert event.integrity.clean
+    # The straggler: its rollout goes idle, so its group resolves too.
+    ready = plane.until(GROUPS, GroupReady, 3)
+    [late] = [event for event in ready if isinstance(event, GroupReady) and event.prompt_id == "slow"]
+    assert [member.outcome for member in late.members] == ["succeeded", "abandoned"]
+    plane.settle()
+    assert len([e for e in plane.events(TRAJECTORIES) if isinstance(e, TrajectorySealed)]) == 6
+    assert len([e for e in plane.events(GROUPS) if isinstance(e, GroupReady)]) == 3
+
+
+def test_what_cannot_be_used_is_dead_lettered_with_its_reason_and_late_rewards_revise(plane: Plane) -> None:
+    poison = OutRecord(topic=TRAJECTORY_EVENTS.name, key=b"good", value=b"{broken")
+    plane.publish_bytes(poison)
+    good, other = _rollouts("good", 2)
+    plane.publish(*good.whole(1, reward=None), Rollout(good.trajectory_id, "elsewhere").step(9))
+    plane.publish(*other.whole(1, reward=None))
+    plane.publish_bytes(poison)
+    plane.until(GROUPS, GroupReady, 1)
+    plane.publish(good.reward(0.75), good.step(7), good.step(7))
+    [revised] = plane.until(TRAJECTORIES, TrajectoryRevised, 1)
+    [group] = plane.until(GROUPS, GroupRevised, 1)
+    assert isinstance(revised, TrajectoryRevised)
+    assert isinstance(group, GroupRevised)
+    assert revised.reward == 0.75
+    assert sorted((m.reward or 0.0) for m in group.members) == [0.0, 0.75]
+    letters = plane.letters(TRAJECTORY_EVENTS, 4)
+    reasons = sorted(dict(letter.headers)["dlq-reason"].decode() for letter in letters)
+    # The foreign step lands in the other prompt's partition, or in the same one.
+    assert reasons[:2] == ["malformed", "malformed"]
+    assert reasons[2:] in (["prompt_mismatch", "step_after_seal"], ["step_after_seal", "unknown_trajectory"])
+    assert [letter.value for letter in letters].count(b"{broken") == 2
+
+
+def test_a_group_that_never_completes_expires(plane: Plane) -> None:
+    [alone] = _rollouts("lonely", 1, size=4)
+    plane.publish(*alone.whole(1))
+    [expired] = plane.until(GROUPS, GroupExpired, 1)
+    assert isinstance(expired, GroupExpired)
+    assert "1 of 4" in expired.reason
+    assert [member.trajectory_id for member in expired.members] == ["lonely-0"]
