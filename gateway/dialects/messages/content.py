@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gateway.dialects.messages.wire import Block, Source, invalid
@@ -31,15 +31,19 @@ def image_part(block: Block, field: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def parts_of(blocks: Iterable[Block], field: str) -> list[dict[str, Any]]:
+def named(blocks: Iterable[Block], field: str) -> Iterator[tuple[str, Block]]:
+    """Each block with its name, for faults."""
+    return ((f"{field}.{place}", block) for place, block in enumerate(blocks))
+
+
+def parts_of(blocks: Iterable[tuple[str, Block]]) -> list[dict[str, Any]]:
     """Chat parts of blocks that hold text or images; texts that touch are one part, empty ones none."""
     parts: list[dict[str, Any]] = []
-    for place, block in enumerate(blocks):
-        here = f"{field}.{place}"
+    for field, block in blocks:
         if block.type == "image":
-            parts.append(image_part(block, here))
+            parts.append(image_part(block, field))
             continue
-        text = text_of(block, here)
+        text = text_of(block, field)
         if not text:
             continue
         if parts and parts[-1]["type"] == "text":
@@ -80,7 +84,7 @@ def result_of(block: Block, field: str) -> tuple[str, list[dict[str, Any]]]:
     if isinstance(content, str):
         text = content
     elif isinstance(content, list):
-        parts = parts_of(content, f"{field}.content")
+        parts = parts_of(named(content, f"{field}.content"))
         images = [part for part in parts if part["type"] == "image_url"]
         text = BETWEEN_TEXTS.join(part.get("text", IMAGE_MARK) for part in parts)
     elif content is None:
@@ -108,7 +112,7 @@ def _inner(content: str | list[Block] | dict[str, Any] | None, field: str) -> st
         return content
     if not isinstance(content, list):
         raise invalid(field, "must be a string or a list of text blocks")
-    return BETWEEN_TEXTS.join(text_of(block, f"{field}.{place}") for place, block in enumerate(content))
+    return BETWEEN_TEXTS.join(text_of(block, here) for here, block in named(content, field))
 
 
 def _headed(*lines: str | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from gateway.dialects.messages.content import BETWEEN_TEXTS, content_of, parts_of, result_of, text_of
+from gateway.dialects.messages.content import BETWEEN_TEXTS, content_of, named, parts_of, result_of, text_of
 from gateway.dialects.messages.wire import Block, Message, invalid
 
 ChatMessage = dict[str, Any]
@@ -60,30 +60,20 @@ def _user(content: str | list[Block], field: str, before: Sequence[ChatMessage])
     if isinstance(content, str):
         return [{"role": "user", "content": content}]
     results: list[ChatMessage] = []
-    parts: list[dict[str, Any]] = []
-    others: list[Block] = []
-    for place, block in enumerate(content):
+    images: list[dict[str, Any]] = []
+    others: list[tuple[str, Block]] = []
+    for here, block in named(content, field):
         if block.type != "tool_result":
-            others.append(block)
+            others.append((here, block))
             continue
         if not block.tool_use_id:
-            raise invalid(f"{field}.{place}.tool_use_id", "is missing")
-        text, images = result_of(block, f"{field}.{place}")
+            raise invalid(f"{here}.tool_use_id", "is missing")
+        text, pictures = result_of(block, here)
         results.append({"role": "tool", "tool_call_id": block.tool_use_id, "content": text})
-        parts += images
-    if others:
-        parts += _placed(others, content, field)
+        images += pictures
+    parts = images + parts_of(others)
     user = [{"role": "user", "content": content_of(parts)}] if parts or not results else []
     return [*_in_call_order(results, before), *user]
-
-
-def _placed(others: list[Block], content: list[Block], field: str) -> list[dict[str, Any]]:
-    if len(others) == len(content):
-        return parts_of(others, field)
-    for block in others:
-        if block.type != "image":
-            text_of(block, f"{field}.{next(i for i, b in enumerate(content) if b is block)}")
-    return parts_of(others, field)
 
 
 def _in_call_order(results: list[ChatMessage], before: Sequence[ChatMessage]) -> list[ChatMessage]:
@@ -101,8 +91,7 @@ def _assistant(content: str | list[Block], field: str) -> ChatMessage:
         return {"role": "assistant", "content": content}
     text = reasoning = ""
     calls: list[dict[str, Any]] = []
-    for place, block in enumerate(content):
-        here = f"{field}.{place}"
+    for here, block in named(content, field):
         match block.type:
             case "thinking":
                 reasoning += block.thinking or ""
@@ -132,7 +121,7 @@ def _call(block: Block, field: str) -> dict[str, Any]:
 
 
 def _texts(blocks: Sequence[Block], field: str) -> list[str]:
-    return [text_of(block, f"{field}.{place}") for place, block in enumerate(blocks)]
+    return [text_of(block, here) for here, block in named(blocks, field)]
 
 
 def _without_billing(text: str) -> str:

@@ -52,7 +52,9 @@ def choice_fields(choice: ToolChoice | None, names: Sequence[str]) -> dict[str, 
             chosen = "required"
         case "tool":
             if choice.name not in names:
-                raise invalid("tool_choice.name", f"is {choice.name!r}, which is not among the functions in `tools`")
+                raise invalid(
+                    "tool_choice.name", f"is {choice.name!r}, which is not among the functions in `tools`"
+                )
             chosen = {"type": "function", "function": {"name": choice.name}}
         case other:
             raise invalid("tool_choice.type", f"is {other!r}: send auto, any, tool or none")
