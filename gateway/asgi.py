@@ -91,8 +91,6 @@ async def send_reply(
 async def send_failure(
     send: Send, failure: Failure, body: bytes | None = None, *, headers: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
-    """Send an error reply. After a body that was not read whole, the connection is closed."""
+    """Send an error reply."""
     all_headers = [*failure.headers(), *headers]
-    if failure.status in {413, 415}:
-        all_headers.append((b"connection", b"close"))
     await send_reply(send, failure.status, error_body(failure) if body is None else body, all_headers)

@@ -24,6 +24,7 @@ from gateway.bodies import (
     Submission,
     TrajectoryStatus,
 )
+from gateway.dialects import DIALECTS
 from gateway.directory import Directory, known_entry
 from gateway.failures import Failure, error_object
 from gateway.submitted import Submissions
@@ -49,6 +50,7 @@ def control_app(
     _tell_errors(app)
     _trajectory_routes(app, trajectories, submissions, directory, public_url)
     _service_routes(app, upstream, health)
+    _document_proxied(app)
     return app
 
 
@@ -140,6 +142,28 @@ def _service_routes(app: FastAPI, upstream: Upstream, health: Health) -> None:
     async def metrics() -> Response:
         """Prometheus metrics."""
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _document_proxied(app: FastAPI) -> None:
+    """The proxied routes do not pass through FastAPI, but belong into its description."""
+    described = app.openapi()
+    for dialect in DIALECTS.values():
+        described["paths"][f"/{{trajectory_id}}/{{prompt_id}}/v1/{dialect.path}"] = {
+            "post": {
+                "summary": dialect.protocol.replace("_", " ").capitalize(),
+                "description": dialect.__doc__,
+                "parameters": [
+                    {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                    for name in ("trajectory_id", "prompt_id")
+                ],
+                "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}},
+                "responses": {
+                    "200": {"description": "The answer; its step is durable. A stream where asked for."},
+                    "4XX": {"description": "OpenAI's error object; the message says what to change."},
+                    "5XX": {"description": "OpenAI's error object; the engine or the broker is away."},
+                },
+            }
+        }
 
 
 def _tell(failure: Failure) -> Response:

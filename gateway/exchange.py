@@ -89,14 +89,17 @@ class Exchange:
         parser = SseParser()
         client = self._dialect.stream(self._call)
         async for part in reply.parts():
-            out = b""
+            out: list[bytes] = []
             done = False
-            for data in parser.feed(part):
-                if done := data == _DONE:
-                    break
-                out += self._take(client, data)
-            if out:
-                await self._pass_on(out)
+            try:
+                for data in parser.feed(part):
+                    if done := data == _DONE:
+                        break
+                    out.append(self._take(client, data))
+            finally:
+                # Also where a chunk was bad: the client sees all before it, however the bytes were cut.
+                if shown := b"".join(out):
+                    await self._pass_on(shown)
             if done:
                 break
         if not self.answer.finished(self._call.n):

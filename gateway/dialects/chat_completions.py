@@ -48,7 +48,7 @@ def _messages(fields: dict[str, msgspec.Raw]) -> list[bytes]:
 
 
 class ChatCompletions:
-    """`POST …/v1/chat/completions`."""
+    """OpenAI chat completions, streamed or not. Unknown fields travel to the engine."""
 
     protocol: Literal["chat_completions"] = "chat_completions"
     path = "chat/completions"

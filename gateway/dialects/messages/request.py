@@ -145,7 +145,7 @@ def _response_format(sent: dict[str, msgspec.Raw]) -> dict[str, Any] | None:
         name, form = "output_format", read(sent, "output_format", Format)
     if form is None:
         return None
-    if form.type != "json_schema" or form.schema is None:
+    if form.type != "json_schema" or not bytes(form.schema).startswith(b"{"):
         raise invalid(name, "must be of type json_schema, with a `schema`")
     return {
         "type": "json_schema",

@@ -17,7 +17,8 @@ def functions(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     """One function per tool, in order. Tools that Anthropic's servers run are left out."""
     found: list[dict[str, Any]] = []
     for place, tool in enumerate(tools):
-        if tool.input_schema is None:
+        schema = bytes(tool.input_schema)
+        if schema == b"null":
             if tool.type in {None, "custom"}:
                 raise invalid(f"tools.{place}.input_schema", "is missing: send a JSON schema")
             if tool.type.startswith(_RUN_BY_CLIENT):
@@ -28,7 +29,7 @@ def functions(tools: Sequence[Tool]) -> list[dict[str, Any]]:
             continue
         if not tool.name:
             raise invalid(f"tools.{place}.name", "is missing")
-        if not bytes(tool.input_schema).startswith(b"{"):
+        if not schema.startswith(b"{"):
             raise invalid(f"tools.{place}.input_schema", "must be a JSON schema (an object)")
         function: dict[str, Any] = {"name": tool.name}
         if tool.description is not None:

@@ -11,6 +11,8 @@ from agentworld.contract.errors import InvalidInput
 
 T = TypeVar("T")
 
+NOTHING = msgspec.Raw(b"null")
+
 
 class Source(msgspec.Struct):
     """Where the bytes of an image or a document are."""
@@ -53,7 +55,7 @@ class Tool(msgspec.Struct):
     name: str = ""
     type: str | None = None
     description: str | None = None
-    input_schema: msgspec.Raw | None = None
+    input_schema: msgspec.Raw = NOTHING
     strict: bool | None = None
 
 
@@ -69,7 +71,7 @@ class Format(msgspec.Struct):
     """A form that the answer must have."""
 
     type: str
-    schema: msgspec.Raw | None = None
+    schema: msgspec.Raw = NOTHING
 
 
 class OutputConfig(msgspec.Struct):

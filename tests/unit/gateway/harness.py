@@ -101,7 +101,7 @@ async def running_gateway(
     log = InMemoryLog()
     chosen = GatewaySettings(upstream_url=engine_url, **settings)
     upstream = Upstream(chosen)
-    directory = directory or LocalDirectory()
+    directory = LocalDirectory() if directory is None else directory
     policies = PolicyVersions()
     app = create_app(
         chosen,

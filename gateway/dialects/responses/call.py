@@ -1,0 +1,51 @@
+"""What one Responses call keeps of its request, to translate the answer back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from agentworld.contract.ids import new_id_time_ms
+from gateway.canonical import ChatCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOrigin:
+    """What the client calls a tool that the engine knows by its flat name."""
+
+    name: str
+    namespace: str | None = None
+    kind: Literal["function", "custom"] = "function"
+
+
+@dataclass(slots=True)
+class ResponsesCall(ChatCall):
+    """A chat call that came in as a Responses request."""
+
+    minted: str = ""
+    """UUIDv7 that every id of the answer is made of."""
+    tool_origins: dict[str, ToolOrigin] = field(default_factory=dict)
+    """By the name the engine knows."""
+    echo: dict[str, Any] = field(default_factory=dict)
+    """Request parameters that a response object repeats."""
+    summarises: bool = False
+    """Reasoning goes out as a summary, which the client asked for, rather than as raw text."""
+    seals_reasoning: bool = False
+    """The client keeps reasoning only by its `encrypted_content`."""
+    never_incomplete: bool = False
+    """The client ends its run on `response.incomplete`, so a cut answer counts as complete."""
+
+    @property
+    def response_id(self) -> str:
+        """`resp_` and 32 hex digits."""
+        return f"resp_{self.stem}"
+
+    @property
+    def stem(self) -> str:
+        """The part that all ids of this answer share."""
+        return self.minted.replace("-", "")
+
+    @property
+    def created_at(self) -> int:
+        """Unix seconds, as the minted id says."""
+        return new_id_time_ms(self.minted) // 1000

@@ -1,0 +1,78 @@
+"""`POST …/v1/responses`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from agentworld.contract.ids import new_id
+from gateway.canonical import ChatCall
+from gateway.dialects.responses.call import ResponsesCall
+from gateway.dialects.responses.history import LaterInstructions
+from gateway.dialects.responses.output import Output
+from gateway.dialects.responses.request import parse_request
+from gateway.dialects.responses.response import ended_response, last_item_status
+from gateway.dialects.responses.sampled import Sampled, sampled_of, usage_of
+from gateway.dialects.responses.stream import KEEP_ALIVE, ResponsesStream
+from gateway.engine import EngineObject
+from gateway.failures import Failure, error_body
+
+
+class Responses:
+    """OpenAI Responses, stateless: every request carries the whole conversation."""
+
+    protocol: Literal["responses"] = "responses"
+    path = "responses"
+    keep_alive = KEEP_ALIVE
+    """What keeps a client waiting within a stream."""
+
+    def __init__(
+        self, *, mint: Callable[[], str] = new_id, later_instructions: LaterInstructions = "system"
+    ) -> None:
+        """`mint` gives UUIDv7 strings.
+
+        `later_instructions` is the role of developer messages within the conversation; take
+        "user" for a model whose template refuses system messages anywhere but first.
+        """
+        self._mint = mint
+        self._later_instructions = later_instructions
+
+    def parse(self, body: bytes) -> ResponsesCall:
+        """The request as a chat completions call. Raises `InvalidInput` that names the field."""
+        return parse_request(body, minted=self._mint(), later_instructions=self._later_instructions)
+
+    def reply(self, call: ChatCall, engine: EngineObject) -> bytes:
+        """The response object."""
+        own = _own(call)
+        sampled, finish_reason = sampled_of(engine, "message")
+        output = Output(own)
+        output.add(sampled or Sampled())
+        output.close(last_item_status(own, finish_reason))
+        return msgspec.json.encode(ended_response(own, finish_reason, output.items, usage_of(engine)))
+
+    def stream(self, call: ChatCall) -> ResponsesStream:
+        """A fresh stream."""
+        return ResponsesStream(_own(call))
+
+    def error(self, failure: Failure) -> bytes:
+        """OpenAI's error object."""
+        return error_body(failure)
+
+    def error_event(self, failure: Failure) -> bytes:
+        """An `error` event, which needs no response to belong to; `ResponsesStream.fail` says more."""
+        event = {
+            "type": "error",
+            "sequence_number": 0,
+            "code": failure.code,
+            "message": failure.message,
+            "param": failure.param,
+        }
+        return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def _own(call: ChatCall) -> ResponsesCall:
+    if not isinstance(call, ResponsesCall):
+        raise TypeError("a call of another dialect")
+    return call
