@@ -7,10 +7,10 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 
-from agentworld.contract.errors import Unavailable
+from agentworld.contract.errors import InvalidInput, Unavailable
 from agentworld.contract.events import Place
 from agentworld.contract.partitioner import partition_of
-from agentworld.contract.topics import TopicSpec
+from agentworld.contract.topics import TOPICS_BY_NAME, TopicSpec
 from agentworld.platform.log import OutRecord, Record
 
 
@@ -29,6 +29,13 @@ class InMemoryLog:
         """Write one record."""
         if not self.available:
             raise Unavailable("the in-memory log is switched off")
+        limit = TOPICS_BY_NAME[record.topic.removesuffix("-dlq")].max_message_bytes
+        if len(record.value) > limit:
+            raise InvalidInput(
+                f"{record.topic}: {len(record.value)} bytes are more than a message may have ({limit})",
+                code="record_too_large",
+                status=413,
+            )
         partition = record.partition
         if partition is None:
             key = record.key
@@ -42,7 +49,7 @@ class InMemoryLog:
                 partition=partition,
                 offset=len(records),
                 key=record.key,
-                value=record.value,
+                value=None if record.tombstone else record.value,
                 headers=record.headers,
                 timestamp_ms=time.time_ns() // 1_000_000,
             )
@@ -108,7 +115,9 @@ class InMemoryReader:
         }
 
     def poll(self, *, max_records: int = 500, timeout_s: float = 1.0) -> list[Record]:
-        """What is there; never waits."""
+        """What is there; never waits. Nothing while the log is away."""
+        if not self._log.available:
+            return []
         polled: list[Record] = []
         for at, position in self._position.items():
             start = max(position, self._log._low[at])
@@ -119,6 +128,8 @@ class InMemoryReader:
 
     def commit(self) -> None:
         """Remember the positions for the group."""
+        if not self._log.available:
+            raise Unavailable("the in-memory log is switched off")
         for (topic, partition), position in self._position.items():
             self._log._committed[self._group, topic, partition] = position
 

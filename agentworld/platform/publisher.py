@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import threading
+from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from agentworld.contract.errors import InvalidInput, Unavailable
 from agentworld.contract.events import Place
@@ -14,9 +18,39 @@ from agentworld.platform.kafka import producer_config, topic_name
 from agentworld.platform.log import OutRecord
 from agentworld.platform.settings import KafkaSettings
 
+logger = logging.getLogger(__name__)
+
+_CLOSE_TIMEOUT_S = 10.0
+_MAX_TRIES = 5
+
+
+@dataclass(slots=True)
+class _Pending:
+    record: OutRecord
+    future: asyncio.Future[Place]
+    loop: asyncio.AbstractEventLoop
+    tries: int = 0
+
+    def settle(self, result: Place | Exception) -> None:
+        """From any thread."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._set, result)
+
+    def _set(self, result: Place | Exception) -> None:
+        if self.future.done():
+            return
+        if isinstance(result, Exception):
+            self.future.set_exception(result)
+        else:
+            self.future.set_result(result)
+
 
 class KafkaPublisher:
-    """Awaits the broker's acknowledgement of each record (acks=all, idempotent)."""
+    """Awaits the broker's acknowledgement of each record (acks=all, idempotent).
+
+    A broker that lost its last moments (a crash of the embedded one) breaks an idempotent producer
+    for good. It is replaced then, and what it had not delivered is sent again by the new one.
+    """
 
     def __init__(
         self,
@@ -27,18 +61,42 @@ class KafkaPublisher:
         options: dict[str, Any] | None = None,
     ) -> None:
         self._settings = settings
-        self._producer = Producer(
+        self._config = (
             producer_config(settings, client_id=client_id)
             | {"message.timeout.ms": delivery_timeout_ms}
             | (options or {})
         )
+        self._broken = threading.Event()
+        self._again: deque[_Pending] = deque()
         self._closing = threading.Event()
+        self._producer = Producer(self._config)
         self._poller = threading.Thread(target=self._poll, name="kafka-acks", daemon=True)
         self._poller.start()
 
     def _poll(self) -> None:
         while not self._closing.is_set():
-            self._producer.poll(0.1)
+            try:
+                self._producer.poll(0.1)
+            except KafkaException as exc:  # librdkafka's client raises fatal errors here
+                logger.warning("the producer is replaced: %s", exc.args[0].str())
+                self._broken.set()
+                self._replace()
+            for _ in range(len(self._again)):
+                self._resend(self._again.popleft())
+
+    def _replace(self) -> None:
+        broken, self._producer = self._producer, Producer(self._config)
+        self._broken.clear()
+        while len(broken):
+            broken.purge()
+            with contextlib.suppress(KafkaException):
+                broken.flush(1)
+
+    def _resend(self, pending: _Pending) -> None:
+        try:
+            self._produce(pending)
+        except (Unavailable, InvalidInput) as exc:
+            pending.settle(exc)
 
     def submit(self, record: OutRecord) -> asyncio.Future[Place]:
         """Hand the record over; the future holds its place once acknowledged.
@@ -46,35 +104,36 @@ class KafkaPublisher:
         Raises `Unavailable` when the send queue is full, `InvalidInput` when it is too large.
         """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Place] = loop.create_future()
+        pending = _Pending(record, loop.create_future(), loop)
+        self._produce(pending)
+        return pending.future
 
-        def settle(result: Place | Exception) -> None:
-            if future.done():
-                return
-            if isinstance(result, Exception):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
+    def _produce(self, pending: _Pending) -> None:
+        record = pending.record
+        producer = self._producer
+        pending.tries += 1
 
-        def delivered(error: Any, message: Message) -> None:
-            result: Place | Exception
-            if error is not None:
-                result = Unavailable(f"{record.topic}: not acknowledged: {error.str()}")
-            else:
-                result = Place(
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                place = Place(
                     topic=record.topic,
                     partition=message.partition() or 0,
                     offset=message.offset() or 0,
                 )
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, result)
+                pending.settle(place)
+            elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                pending.settle(_refused(record, error))
+            elif self._is_broken(producer) and pending.tries < _MAX_TRIES:
+                self._again.append(pending)
+            else:
+                pending.settle(Unavailable(f"{record.topic}: not acknowledged: {error.str()}"))
 
         extra: dict[str, Any] = {} if record.partition is None else {"partition": record.partition}
         try:
-            self._producer.produce(
+            producer.produce(
                 topic_name(self._settings, record.topic),
                 key=record.key,
-                value=record.value,
+                value=None if record.tombstone else record.value,
                 headers=list(record.headers),
                 on_delivery=delivered,
                 **extra,
@@ -82,19 +141,35 @@ class KafkaPublisher:
         except BufferError as exc:
             raise Unavailable(f"{record.topic}: the send queue is full") from exc
         except KafkaException as exc:
-            raise InvalidInput(
-                f"{record.topic}: the broker client refused the record: {exc.args[0].str()}",
-                code="record_refused",
-                status=413,
-            ) from exc
-        return future
+            if self._is_broken(producer) and pending.tries < _MAX_TRIES:
+                self._again.append(pending)
+            else:
+                raise _refused(record, exc.args[0]) from exc
+
+    def _is_broken(self, producer: Producer) -> bool:
+        return producer is not self._producer or self._broken.is_set()
 
     async def publish(self, record: OutRecord) -> Place | None:
         """Return the record's place once the broker has acknowledged it."""
         return await self.submit(record)
 
     async def close(self) -> None:
-        """Wait for acknowledgements under way (up to 10 s), then stop."""
-        await asyncio.to_thread(self._producer.flush, 10)
+        """Wait for acknowledgements under way (up to 10 s); what has none by then is `Unavailable`."""
+        await asyncio.to_thread(self._producer.flush, _CLOSE_TIMEOUT_S)
         self._closing.set()
-        await asyncio.to_thread(self._poller.join, 2)
+        await asyncio.to_thread(self._poller.join)
+        if len(self._producer):
+            self._producer.purge()
+            await asyncio.to_thread(self._producer.flush, 1)
+        while self._again:
+            pending = self._again.popleft()
+            pending.settle(Unavailable(f"{pending.record.topic}: the publisher was closed"))
+
+
+def _refused(record: OutRecord, error: KafkaError) -> InvalidInput:
+    return InvalidInput(
+        f"{record.topic}: {len(record.value)} bytes were refused: {error.str()}. "
+        "Send less, or raise the topic's max.message.bytes",
+        code="record_refused",
+        status=413,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections import defaultdict
@@ -15,6 +16,8 @@ from agentworld.contract.topics import TopicSpec
 from agentworld.platform.kafka import consumer_config, topic_name
 from agentworld.platform.log import Record
 from agentworld.platform.settings import KafkaSettings
+
+logger = logging.getLogger(__name__)
 
 
 def to_record(message: Message, prefix: str) -> Record:
@@ -69,12 +72,23 @@ class KafkaReader:
             self._next.pop((tp.topic, tp.partition), None)
 
     def poll(self, *, max_records: int = 500, timeout_s: float = 1.0) -> list[Record]:
-        """Up to `max_records`, in order per partition; empty after `timeout_s`."""
+        """Up to `max_records`, in order per partition; empty after `timeout_s`.
+
+        Returns what is there as soon as there is something. Raises `Unavailable` when this
+        consumer cannot go on, e.g. another with the same `instance_id` took its place.
+        """
+        try:
+            messages = self._consumer.consume(1, timeout_s)
+            if messages and max_records > 1:
+                messages += self._consumer.consume(max_records - 1, 0)
+        except KafkaException as exc:
+            raise Unavailable(f"consumer failed: {exc.args[0].str()}") from exc
         records = []
-        for message in self._consumer.consume(max_records, timeout_s):
+        for message in messages:
             if error := message.error():
                 if error.fatal():
                     raise Unavailable(f"consumer failed: {error.str()}")
+                logger.warning("consumer: %s", error.str())
                 continue
             records.append(to_record(message, self._prefix))
             self._next[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1
@@ -86,10 +100,13 @@ class KafkaReader:
             return
         offsets = [TopicPartition(t, p, o) for (t, p), o in self._next.items()]
         try:
-            self._consumer.commit(offsets=offsets, asynchronous=False)
+            committed = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as exc:
             error: KafkaError = exc.args[0]
             raise Unavailable(f"offsets not committed: {error.str()}") from exc
+        for tp in committed or []:
+            if tp.error:
+                raise Unavailable(f"{tp.topic}/{tp.partition}: offset not committed: {tp.error.str()}")
         self._next.clear()
 
     def close(self) -> None:
@@ -138,14 +155,18 @@ class KafkaPlaceReader:
             if position is None or not position <= offset <= position + 64:
                 self._consumer.assign([TopicPartition(self._topic, partition, offset)])
             position = None
+            trouble = "no answer in time"
             while position is None:
                 if time.monotonic() > deadline:
-                    raise Unavailable(f"{self._topic}/{partition}@{offset}: no answer in time")
+                    raise Unavailable(f"{self._topic}/{partition}@{offset}: {trouble}")
                 message = self._consumer.poll(0.2)
                 if message is None:
                     continue
                 if error := message.error():
-                    raise Unavailable(f"{self._topic}/{partition}@{offset}: {error.str()}")
+                    if error.code() == KafkaError._AUTO_OFFSET_RESET:  # expired meanwhile
+                        break
+                    trouble = error.str()
+                    continue
                 if (message.offset() or 0) < offset:
                     continue
                 position = (message.offset() or 0) + 1
