@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from agentworld.contract.errors import MalformedEvent, Retryable
 from agentworld.platform.dead_letters import dead_letter
@@ -20,7 +20,7 @@ from agentworld.platform.log import LogReader, OutRecord, Publisher, Record
 from sinks.health import Health
 from sinks.rows.build import build_rows
 from sinks.settings import SinkSettings
-from sinks.writer import ClickHouseWriter, Shaped
+from sinks.writer import Refusal, Shaped
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +31,14 @@ T = TypeVar("T")
 
 _POLL_RECORDS = 250
 _FIRST_RETRY_MS = 100
+
+
+class Writer(Protocol):
+    """Stores rows (`ClickHouseWriter`)."""
+
+    def write(self, batch: Sequence[Shaped]) -> list[Refusal]:
+        """Store all but what is refused. Raises `Unavailable`."""
+        ...
 
 
 class Stopping(Exception):
@@ -45,7 +53,7 @@ class Sink:
         settings: SinkSettings,
         *,
         reader: LogReader,
-        writer: ClickHouseWriter,
+        writer: Writer,
         publisher: Publisher,
         health: Health,
         stop: asyncio.Event,
@@ -86,18 +94,14 @@ class Sink:
             if self._stop.is_set() or wait_s <= 0:
                 break
             most = min(_POLL_RECORDS, self._settings.batch_rows - len(gathered))
-            try:
-                polled = await asyncio.to_thread(self._reader.poll, max_records=most, timeout_s=wait_s)
-            except Retryable as exc:
-                self._health.trouble("broker", str(exc))
-                logger.warning("%s", exc)
+            # A reader that cannot go on ends the process: a new one starts from what is committed.
+            polled = await asyncio.to_thread(self._reader.poll, max_records=most, timeout_s=wait_s)
+            if not polled and not gathered:
                 break
             gathered += polled
             size += sum(len(record.value or b"") for record in polled)
             if gathered and deadline is None:
                 deadline = time.monotonic() + self._settings.batch_ms / 1000
-            if not polled:
-                break
         return gathered
 
     async def _store(self, records: Sequence[Record]) -> list[OutRecord]:
