@@ -1,4 +1,6 @@
-"""Rewrite the golden files from what the code does now: `python -m tests.unit.gateway.dialects.responses.freeze`.
+"""Rewrite the golden files from what the code does now.
+
+`python -m tests.unit.gateway.dialects.responses.freeze`
 
 Read the difference before committing it: a changed golden file changes prompts or breaks clients.
 """
