@@ -218,20 +218,17 @@ class DurablePublisher:
 
     def _submit_all(self, records: Sequence[OutRecord]) -> asyncio.Future[None]:
         """Submit in order, now; the result waits for every acknowledgement."""
-        futures = []
-        try:
-            for record in records:
-                futures.append(self._broker.submit(record))
-        except Unavailable:
-            if not futures:
-                raise
-            # The send queue is full: what was accepted is waited for, then the rest is tried again.
-            return asyncio.ensure_future(self._settled(records, futures, incomplete=True))
-        return asyncio.ensure_future(self._settled(records, futures, incomplete=False))
+        return asyncio.ensure_future(self._settled(records, [self._submit(record) for record in records]))
 
-    async def _settled(
-        self, records: Sequence[OutRecord], futures: Sequence[asyncio.Future[Place]], *, incomplete: bool
-    ) -> None:
+    def _submit(self, record: OutRecord) -> asyncio.Future[Place]:
+        try:
+            return self._broker.submit(record)
+        except (Unavailable, InvalidInput) as exc:
+            failed: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
+            failed.set_exception(exc)
+            return failed
+
+    async def _settled(self, records: Sequence[OutRecord], futures: Sequence[asyncio.Future[Place]]) -> None:
         self._waiting.update(futures)
         try:
             async with asyncio.timeout(_DRAIN_ACK_S):
@@ -240,12 +237,14 @@ class DurablePublisher:
             raise Unavailable("the broker did not acknowledge in time") from exc
         finally:
             self._waiting.difference_update(futures)
-        for record, result in zip(records, results, strict=False):
-            if isinstance(result, BaseException):
+        for record, result in zip(records, results, strict=True):
+            if isinstance(result, InvalidInput):
+                logger.error("a record waits in %s for a person: %s", self._spool.refused_path, result)
+                await self._spool.set_aside(record)
+            elif isinstance(result, BaseException):
                 raise result
-            self._keep(record)
-        if incomplete:
-            raise Unavailable("the send queue was full")
+            else:
+                self._keep(record)
 
     async def _acknowledge_all(self, records: Sequence[OutRecord]) -> None:
         await self._submit_all(records)

@@ -234,6 +234,21 @@ class Spool:
         """Hand out again what was read and not drained."""
         self._read = self._drained
 
+    @property
+    def refused_path(self) -> Path:
+        """Where records lie that the broker refused for good; a file of frames."""
+        return self.folder / "refused.log"
+
+    async def set_aside(self, record: OutRecord) -> None:
+        """Keep a record that the broker refused for good, so that it blocks nothing and is not lost."""
+        await self._on_disk(self._append_refused, encode_frame(record))
+
+    def _append_refused(self, frame: bytes) -> None:
+        with self.refused_path.open("ab") as file:
+            file.write(frame)
+            file.flush()
+            os.fsync(file.fileno())
+
     async def _on_disk(self, work: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work, *arguments)
 

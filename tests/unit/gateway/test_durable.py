@@ -27,15 +27,18 @@ class ScriptedBroker:
         self.log = InMemoryLog(partitions=1)
         self.silent = False
         """Takes records and never acknowledges."""
+        self.refused: set[bytes] = set()
         self._told: list[Callable[[], None]] = []
 
     def submit(self, record: OutRecord) -> asyncio.Future[Place]:
         future: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
         if not self.log.available:
             future.set_exception(Unavailable("away"))
+        elif record.value in self.refused:
+            raise InvalidInput("too large for this topic", code="record_refused", status=413)
         elif not self.silent:
             place = self.log.append(record)
-            asyncio.get_running_loop().call_soon(lambda: future.done() or future.set_result(place))
+            asyncio.get_running_loop().call_soon(_settle, future, place)
         return future
 
     async def probe(self) -> bool:
@@ -68,6 +71,11 @@ class ScriptedBroker:
         return [int((r.value or b"").split(b":")[0]) for r in self.log.records("trajectory-events")]
 
     async def close(self) -> None: ...
+
+
+def _settle(future: asyncio.Future[Place], place: Place) -> None:
+    if not future.done():
+        future.set_result(place)
 
 
 def record(number: int) -> OutRecord:
@@ -201,11 +209,11 @@ async def test_a_full_spool_is_unavailable_and_says_what_to_do(tmp_path: Path) -
         await publisher.publish(record(number))
     with pytest.raises(Unavailable, match="SPOOL_MAX_BYTES"):
         await publisher.publish(record(3))
-    assert publisher.refusing
+    assert publisher.refusing, publisher.state
     broker.come_back()
     await until(lambda: spooled(publisher) == 0)
     assert broker.numbers == durable
-    assert not publisher.refusing
+    assert await publisher.publish(record(3)) is not None
     await publisher.close()
 
 
@@ -216,6 +224,20 @@ async def test_a_record_its_topic_would_never_take_is_refused_before_the_spool(t
     with pytest.raises(InvalidInput, match="shorter"):
         await publisher.publish(OutRecord("trajectory-events", b"p", b"x" * 17 * MiB))
     assert spooled(publisher) == 0
+    await publisher.close()
+
+
+async def test_a_record_refused_for_good_blocks_nothing_and_is_kept_for_people(tmp_path: Path) -> None:
+    broker = ScriptedBroker()
+    publisher = await publisher_over(broker, tmp_path)
+    broker.go_away()
+    for number in range(4):
+        await publisher.publish(record(number))
+    broker.refused.add(record(2).value)
+    broker.come_back()
+    await until(lambda: spooled(publisher) == 0)
+    assert broker.numbers == [0, 1, 3]
+    assert (tmp_path / "refused.log").read_bytes() == encode_frame(record(2))
     await publisher.close()
 
 
