@@ -52,6 +52,8 @@ def server_xml(root: Path, *, http_port: int) -> str:
     return f"""<clickhouse>
   <listen_host>127.0.0.1</listen_host>
   <http_port>{http_port}</http_port>
+  <!-- 0 is any free port; left out, every engine of this machine would want 9000. -->
+  <tcp_port>0</tcp_port>
   <keep_alive_timeout>30</keep_alive_timeout>
   <users_config>{escape(str(root))}/users.xml</users_config>
   <user_directories><users_xml><path>{escape(str(root))}/users.xml</path></users_xml></user_directories>

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _LISTEN_UNTIL_SHUTDOWN = (
-    "SYSTEM START LISTEN QUERIES ALL; "
+    "SYSTEM START LISTEN HTTP; "
     "SELECT count() FROM numbers(1000000000) WHERE sleepEachRow(3) "
     "SETTINGS max_block_size=1, max_threads=1, function_sleep_max_microseconds_per_block=0, "
     "max_execution_time=0"

@@ -27,6 +27,10 @@ _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 30.0
 
 
+class _PortTaken(Unavailable):
+    """Another process listens there."""
+
+
 class EmbeddedClickHouse:
     """One engine over `data_dir`. A second one over the same directory is refused.
 
@@ -57,7 +61,17 @@ class EmbeddedClickHouse:
         if self.pid is not None:
             return
         _require_wheel()
-        port = self._port = _usable_port(self._port)
+        for tries_left in (0,) if self._port is not None else (2, 1, 0):
+            try:
+                self._start_on(_usable_port(self._port))
+            except _PortTaken:
+                # Another process was faster to take the port found free.
+                if not tries_left:
+                    raise
+            else:
+                return
+
+    def _start_on(self, port: int) -> None:
         self._configure(port)
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
@@ -68,6 +82,7 @@ class EmbeddedClickHouse:
         except BaseException:
             self.kill()
             raise
+        self._port = port
 
     def _configure(self, port: int) -> None:
         for directory in (self._root, self._root / "data", self._root / "user_files"):
@@ -100,7 +115,7 @@ class EmbeddedClickHouse:
         deadline = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise Unavailable(self._why_it_ended(logged_before))
+                raise self._why_it_ended(port, logged_before)
             if _ask(port, "SELECT 1", timeout_s=2.0) == "1\n":
                 return
             time.sleep(0.05)
@@ -109,19 +124,19 @@ class EmbeddedClickHouse:
             f"see {self._log_path}"
         )
 
-    def _why_it_ended(self, logged_before: int) -> str:
+    def _why_it_ended(self, port: int, logged_before: int) -> Unavailable:
         with self._log_path.open("rb") as log:
             log.seek(logged_before)
             said = log.read().decode(errors="replace").strip()
         if "Cannot lock file" in said:
-            return (
+            return Unavailable(
                 f"the ClickHouse directory {self._root} is in use by another engine. "
                 "Stop that one (`agentworld down`), or choose another data directory."
             )
         if "Address already in use" in said:
-            return f"port {self._port} is taken: choose another port for the ClickHouse engine."
+            return _PortTaken(f"port {port} is taken: choose another port for the ClickHouse engine.")
         last = said.splitlines()[-1] if said else "it said nothing"
-        return f"the ClickHouse engine ended at start: {last[:500]} (log: {self._log_path})"
+        return Unavailable(f"the ClickHouse engine ended at start: {last[:500]} (log: {self._log_path})")
 
     def stop(self) -> None:
         """Shut down in order; killed where that takes more than 30 s."""
@@ -171,7 +186,7 @@ def _usable_port(wanted: int | None) -> int:
         try:
             probe.bind((_HOST, wanted or 0))
         except OSError as exc:
-            raise Unavailable(
+            raise _PortTaken(
                 f"port {wanted} is taken: choose another port for the ClickHouse engine."
             ) from exc
         return int(probe.getsockname()[1])

@@ -15,6 +15,7 @@ from agentworld.contract.events import (
     BatchConsumed,
     ClockTicked,
     Event,
+    Place,
     PolicyPublished,
     Reward,
     RewardAssigned,
@@ -122,7 +123,7 @@ def test_captured_step_gives_a_light_row_without_payload() -> None:
 
 def test_group_decision_is_both_the_newest_and_one_of_all() -> None:
     event = b.sealed(b.rollout("t-1"))
-    group = b.group_ready([b.member(event, b.Place(topic="trajectories", partition=0, offset=1))])
+    group = b.group_ready([b.member(event, Place(topic="trajectories", partition=0, offset=1))])
     found = rows(GROUPS, group)
     assert [row.table for row in found] == ["groups", "group_decisions"]
     assert found[0].values["decision"] == "group_ready"
@@ -131,7 +132,7 @@ def test_group_decision_is_both_the_newest_and_one_of_all() -> None:
 
 def test_batch_row_holds_the_event_and_names_every_member() -> None:
     event = b.sealed(b.rollout("t-1"))
-    place = b.Place(topic="trajectories", partition=3, offset=17)
+    place = Place(topic="trajectories", partition=3, offset=17)
     batch = b.batch_ready([b.group_ready([b.member(event, place)])])
     found = rows(READY_BATCHES, batch)
     (member,) = table(found, "batch_members")
@@ -141,8 +142,8 @@ def test_batch_row_holds_the_event_and_names_every_member() -> None:
 
 
 def test_rewards_verdicts_registrations_and_training_have_rows() -> None:
-    stamp = {"event_id": "e", "event_time_ms": b.T0_MS, "source": "test"}
-    training = {"run_id": b.RUN, "channel": b.CHANNEL, "batch_id": "b", "policy": "p", "policy_version": 4}
+    stamp: dict[str, Any] = {"event_id": "e", "event_time_ms": b.T0_MS, "source": "test"}
+    training: dict[str, Any] = {"run_id": b.RUN, "channel": b.CHANNEL, "batch_id": "b", "policy": "p", "policy_version": 4}
     cases: list[tuple[TopicSpec, Event, list[str]]] = [
         (TRAJECTORY_EVENTS, b.registered("t-1"), ["registrations"]),
         (TRAJECTORY_EVENTS, ClockTicked(**stamp, partition=1), []),
@@ -193,7 +194,7 @@ def test_later_record_replaces_even_when_a_broker_gave_its_offset_again() -> Non
 
 
 def test_higher_version_of_a_decision_replaces_whenever_it_comes() -> None:
-    member = b.member(b.sealed(b.rollout("t-1")), b.Place(topic="trajectories", partition=0, offset=1))
+    member = b.member(b.sealed(b.rollout("t-1")), Place(topic="trajectories", partition=0, offset=1))
     first = rows(GROUPS, b.group_ready([member]), timestamp_ms=b.T0_MS + 9_000)[0].values["row_version"]
     second = rows(GROUPS, b.group_ready([member], version=2), timestamp_ms=b.T0_MS)[0].values["row_version"]
     assert first < second
