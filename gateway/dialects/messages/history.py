@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from gateway.dialects.messages.content import BETWEEN_TEXTS, content_of, named, parts_of, result_of, text_of
 from gateway.dialects.messages.wire import Block, Message, invalid
 
@@ -114,7 +116,7 @@ def _assistant(content: str | list[Block], field: str) -> ChatMessage:
 def _call(block: Block, field: str) -> dict[str, Any]:
     if not block.id or not block.name:
         raise invalid(f"{field}.{'name' if block.id else 'id'}", "is missing")
-    arguments = bytes(block.input).decode()
+    arguments = msgspec.json.format(bytes(block.input), indent=-1).decode()
     if not arguments.startswith("{"):
         raise invalid(f"{field}.input", "must be an object")
     return {"id": block.id, "type": "function", "function": {"name": block.name, "arguments": arguments}}
