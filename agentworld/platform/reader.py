@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from agentworld.contract.errors import Unavailable
 from agentworld.contract.events import Place
 from agentworld.contract.topics import TopicSpec
+from agentworld.platform.idle_fetch import IdleFetch
 from agentworld.platform.kafka import consumer_config, topic_name
 from agentworld.platform.log import Record
 from agentworld.platform.settings import KafkaSettings
@@ -53,6 +54,7 @@ class KafkaReader:
         offset_reset: str = "earliest",
     ) -> None:
         self._prefix = settings.topic_prefix
+        self._from_end = offset_reset == "latest"
         self._consumer = Consumer(
             consumer_config(
                 settings,
@@ -62,10 +64,16 @@ class KafkaReader:
                 offset_reset=offset_reset,
             )
         )
+        self._fetch = IdleFetch(self._consumer, idle_fetch_ms=settings.idle_fetch_ms)
         self._next: dict[tuple[str, int], int] = {}
         self._consumer.subscribe(
-            [topic_name(settings, spec.name) for spec in specs], on_revoke=self._on_revoke
+            [topic_name(settings, spec.name) for spec in specs],
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
         )
+
+    def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._fetch.assigned(partitions, from_end=self._from_end)
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         for tp in partitions:
@@ -78,9 +86,7 @@ class KafkaReader:
         consumer cannot go on, e.g. another with the same `instance_id` took its place.
         """
         try:
-            messages = self._consumer.consume(1, timeout_s)
-            if messages and max_records > 1:
-                messages += self._consumer.consume(max_records - 1, 0)
+            messages = self._fetch.consume(max_records, timeout_s)
         except KafkaException as exc:
             raise Unavailable(f"consumer failed: {exc.args[0].str()}") from exc
         records = []

@@ -30,6 +30,9 @@ class KafkaSettings(BaseSettings):
     sasl_password: str = Field(default="", repr=False)
     ssl_ca_location: str = ""
     """PEM file of the cluster's CA."""
+    idle_fetch_ms: int = Field(default=0, ge=0)
+    """Pause between fetches while nothing new comes; only for brokers that answer an empty fetch at
+    once (the embedded one), where it saves CPU and delays the first record after a pause by as much."""
     client_options: dict[str, str] = {}
     """Further librdkafka options for every client, as JSON."""
 
