@@ -40,14 +40,27 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop)
         yield
 
+
+class _StopSignals:
+    """SIGTERM and SIGINT from now on: the first asks for a drain, the second for an end at once."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+        self._server: uvicorn.Server | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop)
+
+    def attach(self, server: uvicorn.Server) -> None:
+        self._server = server
+        server.should_exit = self._asked > 0
+
     def _stop(self) -> None:
-        self.force_exit = self.should_exit
-        self.should_exit = True
+        self._asked += 1
+        if self._server is not None:
+            self._server.should_exit = True
+            self._server.force_exit = self._asked > 1
 
 
 def _listen(settings: GatewaySettings) -> socket.socket:
@@ -92,6 +105,7 @@ async def _topics_then_follow(kafka: KafkaSettings, directory: FollowedDirectory
 
 async def serve(settings: GatewaySettings, kafka: KafkaSettings) -> None:
     """Serve until told to stop. Raises `ContractViolation` for a port or spool in use."""
+    stop_signals = _StopSignals()
     listener = _listen(settings)
     client_id = f"agentworld-gateway-{settings.instance}"
     folder = settings.spool_dir / settings.instance
@@ -135,6 +149,7 @@ async def serve(settings: GatewaySettings, kafka: KafkaSettings) -> None:
             timeout_graceful_shutdown=settings.drain_timeout_ms // 1000,
         )
     )
+    stop_signals.attach(server)
     logger.info("listening on http://%s:%d", settings.host, listener.getsockname()[1])
     gc.collect()
     gc.freeze()
