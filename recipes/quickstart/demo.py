@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.client import Client
-from infra.local.stack import LocalStack, StackOptions
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
@@ -27,6 +27,7 @@ from agentworld.platform.reader import KafkaPlaceReader
 from agentworld.platform.reports import print_table, write_report
 from agentworld.platform.resolved import ResolvedBatch
 from agentworld.platform.scan import scan_topic
+from infra.local.stack import LocalStack, StackOptions
 from recipes.quickstart import evidence
 from recipes.quickstart.engine.process import EngineProcess, engine_process
 from recipes.quickstart.tables import print_answers, print_batch, print_groups
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 _FULL_BATCH_GROUPS = 8
 _POLL_S = 0.2
-_RESOLVE_TIMEOUT_S = 90.0
+_STALL_S = 60.0
+"""Without progress for this long, the wait ends."""
 
 
 def _new_run_id() -> str:
@@ -88,6 +90,7 @@ def run_demo(plan: DemoPlan, console: Console, *, keep_up: bool = False) -> bool
             figures | {"problems": verdict.problems, "run": summary.figures()},
             directory=plan.report.parent,
         )
+        _print_places(console, stack, engine, plan)
         _conclude(console, figures, verdict, path)
         if keep_up:
             console.print("Everything stays up. Ctrl-C stops it.")
@@ -104,16 +107,11 @@ def _started(plan: DemoPlan, engine: EngineProcess, console: Console) -> Iterato
             environment={"AGENTWORLD_PROCESSORS_BATCH_GROUPS": str(plan.batch_groups)},
         )
     )
+    # The agent's SDK takes about as long to import as the stack to start.
+    threading.Thread(target=import_module, args=("recipes.quickstart.rollouts",), daemon=True).start()
+    with console.status("Starting the broker, ClickHouse and the services …"):
+        stack.start()
     try:
-        with (
-            console.status("Starting the broker, ClickHouse and the services …"),
-            ThreadPoolExecutor(1) as pool,
-        ):
-            starting = pool.submit(stack.start)
-            # The agent's SDK takes about as long to import as the stack to start.
-            import recipes.quickstart.rollouts  # noqa: F401, PLC0415
-
-            starting.result()
         yield stack
     finally:
         with console.status("Stopping …"):
@@ -148,10 +146,10 @@ def _rollouts(plan: DemoPlan, stack: LocalStack, console: Console) -> RunSummary
 
 def _await_groups(plan: DemoPlan, clickhouse: Client, console: Console) -> None:
     """Until every group is decided and every full batch is stored; verification says what is missing."""
-    deadline = time.monotonic() + _RESOLVE_TIMEOUT_S
+    before, moved_at = None, time.monotonic()
     with _progress(console) as progress:
         bar = progress.add_task("Groups", total=plan.tasks, note="")
-        while time.monotonic() < deadline:
+        while time.monotonic() - moved_at < _STALL_S:
             now = evidence.progress_in_clickhouse(clickhouse, plan.run_id)
             note = f"{now.trajectories} trajectories sealed, {now.batched_groups} groups in batches"
             progress.update(bar, completed=now.groups, note=note)
@@ -159,6 +157,8 @@ def _await_groups(plan: DemoPlan, clickhouse: Client, console: Console) -> None:
                 trajectories=plan.tasks * plan.rollouts, groups=plan.tasks, batch_groups=plan.batch_groups
             ):
                 return
+            if now != before:
+                before, moved_at = now, time.monotonic()
             time.sleep(_POLL_S)
 
 
@@ -221,6 +221,19 @@ def _show(
     if batch is not None:
         print_batch(batch, console)
     print_answers(clickhouse, plan.run_id, console)
+
+
+def _print_places(console: Console, stack: LocalStack, engine: EngineProcess, plan: DemoPlan) -> None:
+    console.print()
+    rows = [
+        *(("gateway (routes: /docs)", url) for url in stack.gateway_urls),
+        ("demo engine", engine.url),
+        ("ClickHouse, database " + stack.clickhouse.database, stack.clickhouse.url),
+        ("Kafka, topics " + stack.kafka.topic_prefix + "*", stack.kafka.bootstrap),
+        ("engine's journal", engine.journal),
+        ("logs", plan.data_dir / "logs"),
+    ]
+    print_table("Where things are", ("what", "where"), rows, console=console)
 
 
 def _conclude(console: Console, figures: dict[str, Any], verdict: Verdict, path: Path) -> None:

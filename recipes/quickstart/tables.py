@@ -104,5 +104,5 @@ def print_answers(client: Client, run_id: str, console: Console) -> None:
     for question, sql in QUESTIONS.items():
         answer = client.query(sql, parameters={"run_id": run_id})
         console.print()
-        console.print(sql.strip(), style="dim", markup=False, highlight=False)
+        console.print(sql.strip(), style="dim", markup=False, highlight=False, soft_wrap=True)
         print_table(question, answer.column_names, answer.result_rows, console=console)
