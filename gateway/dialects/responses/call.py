@@ -8,6 +8,8 @@ from typing import Any, Literal
 from agentworld.contract.ids import new_id_time_ms
 from gateway.canonical import ChatCall
 
+_MAX_ID_CHARS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class ToolOrigin:
@@ -34,6 +36,26 @@ class ResponsesCall(ChatCall):
     """The client keeps reasoning only by its `encrypted_content`."""
     never_incomplete: bool = False
     """The client ends its run on `response.incomplete`, so a cut answer counts as complete."""
+
+    used_ids: frozenset[str] = frozenset()
+    """Tool call ids in the conversation so far."""
+    tool_ids: dict[int, str] = field(default_factory=dict)
+    """Tool call ids as the client saw them, by the engine's tool index."""
+
+    def tool_id(self, index: int, engine_id: str) -> str:
+        """The client's id of a tool call: the engine's own, so that it comes back as it was captured.
+
+        An engine that gives none, or repeats one from turn to turn, gets it replaced.
+        """
+        if index not in self.tool_ids:
+            taken = engine_id in self.used_ids or engine_id in self.tool_ids.values()
+            own = 0 < len(engine_id) <= _MAX_ID_CHARS and not taken
+            self.tool_ids[index] = engine_id if own else f"call{self.stem}{index:02d}"
+        return self.tool_ids[index]
+
+    def seen_ids(self) -> list[str]:
+        """Ids of the answer's tool calls as the client saw them, in order."""
+        return [self.tool_ids[index] for index in sorted(self.tool_ids)]
 
     @property
     def response_id(self) -> str:

@@ -7,15 +7,15 @@ from typing import Literal
 
 import msgspec
 
-from agentworld.contract.ids import new_id
+from agentworld.contract.ids import new_id as uuid7
 from gateway.canonical import ChatCall
 from gateway.dialects.responses.call import ResponsesCall
-from gateway.dialects.responses.history import LaterInstructions
+from gateway.dialects.responses.history import InnerSystem
 from gateway.dialects.responses.output import Output
 from gateway.dialects.responses.request import parse_request
 from gateway.dialects.responses.response import ended_response, last_item_status
 from gateway.dialects.responses.sampled import Sampled, sampled_of, usage_of
-from gateway.dialects.responses.stream import KEEP_ALIVE, ResponsesStream
+from gateway.dialects.responses.stream import ResponsesStream
 from gateway.engine import EngineObject
 from gateway.failures import Failure, error_body
 
@@ -25,23 +25,19 @@ class Responses:
 
     protocol: Literal["responses"] = "responses"
     path = "responses"
-    keep_alive = KEEP_ALIVE
-    """What keeps a client waiting within a stream."""
 
-    def __init__(
-        self, *, mint: Callable[[], str] = new_id, later_instructions: LaterInstructions = "system"
-    ) -> None:
-        """`mint` gives UUIDv7 strings.
+    def __init__(self, *, new_id: Callable[[], str] = uuid7, inner_system: InnerSystem = "system") -> None:
+        """`new_id` gives UUIDv7 strings.
 
-        `later_instructions` is the role of developer messages within the conversation; take
-        "user" for a model whose template refuses system messages anywhere but first.
+        `inner_system` is the role of developer and system messages within the conversation;
+        take "user" for a chat template that accepts a system message only at the start.
         """
-        self._mint = mint
-        self._later_instructions = later_instructions
+        self._new_id = new_id
+        self._inner_system = inner_system
 
     def parse(self, body: bytes) -> ResponsesCall:
         """The request as a chat completions call. Raises `InvalidInput` that names the field."""
-        return parse_request(body, minted=self._mint(), later_instructions=self._later_instructions)
+        return parse_request(body, minted=self._new_id(), inner_system=self._inner_system)
 
     def reply(self, call: ChatCall, engine: EngineObject) -> bytes:
         """The response object."""

@@ -20,19 +20,17 @@ from gateway.dialects.responses.reasoning import reasoning_of
 from gateway.dialects.responses.tools import flat_name
 from gateway.engine import Choice
 
-LaterInstructions = Literal["system", "user"]
-"""Role of developer messages that come after the conversation began."""
+InnerSystem = Literal["system", "user"]
+"""Role of developer and system messages within the conversation."""
 
 _LOCAL_SHELL = "local_shell"
 _BLANK_LINE = "\n\n"
 _INSTRUCTING = frozenset({"developer", "system"})
 
 
-def chat_messages(
-    instructions: str | None, items: Sequence[Item], later_instructions: LaterInstructions
-) -> list[bytes]:
+def chat_messages(instructions: str | None, items: Sequence[Item], inner_system: InnerSystem) -> list[bytes]:
     """The conversation as JSON of chat messages. Raises `InvalidInput`."""
-    history = _History(later_instructions)
+    history = _History(inner_system)
     texts = [instructions] if instructions else []
     leading = 0
     while leading < len(items) and items[leading].role in _INSTRUCTING and items[leading].type == "message":
@@ -54,8 +52,8 @@ def chat_messages(
 class _History:
     """Messages so far, and the assistant turn whose items are being gathered."""
 
-    def __init__(self, later_instructions: LaterInstructions) -> None:
-        self._later_instructions = later_instructions
+    def __init__(self, inner_system: InnerSystem) -> None:
+        self._inner_system = inner_system
         self._messages: list[bytes] = []
         self._turn: Choice | None = None
 
@@ -97,7 +95,7 @@ class _History:
         elif item.role == "user":
             self.say("user", chat_content(item.content, f"{where}.content"))
         elif item.role in _INSTRUCTING:
-            self.say(self._later_instructions, chat_content(item.content, f"{where}.content"))
+            self.say(self._inner_system, chat_content(item.content, f"{where}.content"))
         else:
             raise invalid(f"`{where}.role` must be user, assistant, developer or system")
 
@@ -126,8 +124,8 @@ class _History:
         return self._turn
 
     def _end_turn(self) -> None:
-        if self._turn is not None and self._turn.message is not None:
-            self._messages.append(bytes(self._turn.message))
+        if self._turn is not None and (message := self._turn.message) is not None:
+            self._messages.append(bytes(message))
         self._turn = None
 
 

@@ -119,7 +119,7 @@ class Output:
             return []
         origin = self._call.tool_origins.get(pending.name) or ToolOrigin(pending.name)
         place = len(self.items)
-        call_id = pending.id or f"call_{self._call.stem}{place:02d}"
+        call_id = self._call.tool_id(self._last_call, pending.id)
         item = CallItem(self._next_id("ctc" if origin.kind == "custom" else "fc"), place, call_id, origin)
         self._open = item
         return item.open()

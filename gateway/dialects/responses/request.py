@@ -9,7 +9,7 @@ import msgspec
 from agentworld.contract.errors import InvalidInput
 from gateway.dialects.responses.call import ResponsesCall
 from gateway.dialects.responses.fields import invalid, read
-from gateway.dialects.responses.history import LaterInstructions, chat_messages
+from gateway.dialects.responses.history import InnerSystem, chat_messages
 from gateway.dialects.responses.identity import client_ids, is_codex
 from gateway.dialects.responses.items import read_input
 from gateway.dialects.responses.passed_on import PASSED_ON
@@ -46,7 +46,7 @@ class _Reasoning(msgspec.Struct):
     generate_summary: str | None = None
 
 
-def parse_request(body: bytes, *, minted: str, later_instructions: LaterInstructions) -> ResponsesCall:
+def parse_request(body: bytes, *, minted: str, inner_system: InnerSystem) -> ResponsesCall:
     """Translate a request. `minted` is a UUIDv7 for the ids of the answer. Raises `InvalidInput`."""
     try:
         fields = _fields.decode(body)
@@ -55,7 +55,8 @@ def parse_request(body: bytes, *, minted: str, later_instructions: LaterInstruct
             f"the request body is not a JSON object: {exc}", code="invalid_json", status=400
         ) from exc
     _refuse_stateful(fields)
-    messages = chat_messages(read(fields, "instructions", str), read_input(fields), later_instructions)
+    items = read_input(fields)
+    messages = chat_messages(read(fields, "instructions", str), items, inner_system)
     tools, tool_choice = choose(fields, read_tools(fields))
     model = read(fields, "model", str) or "default"
     stream = bool(read(fields, "stream", bool))
@@ -76,6 +77,7 @@ def parse_request(body: bytes, *, minted: str, later_instructions: LaterInstruct
         sampling={n: msgspec.json.decode(raw) for n, raw in fields.items() if n not in _NOT_SAMPLING},
         client_ids=client_ids(fields),
         minted=minted,
+        used_ids=frozenset(item.call_id for item in items if item.call_id is not None),
         tool_origins=tools.origins,
         summarises=(reasoning.summary or reasoning.generate_summary) in _SUMMARIES,
         seals_reasoning="reasoning.encrypted_content" in include,

@@ -51,6 +51,10 @@ class ResponsesStream:
         self._usage = usage_of(chunk) or self._usage
         return out + self._events(self._output.add(sampled)) if sampled is not None else out
 
+    def keepalive(self) -> bytes:
+        """What may be sent at any time while there is nothing to say; begins the response if need be."""
+        return self.start() + KEEP_ALIVE
+
     def finish(self) -> bytes:
         """What ends the last item and the response."""
         out = self.start()

@@ -69,7 +69,7 @@ def minting() -> Callable[[], str]:
 
 
 def dialect() -> Responses:
-    return Responses(mint=minting())
+    return Responses(new_id=minting())
 
 
 def call_of(**fields: Any) -> ResponsesCall:

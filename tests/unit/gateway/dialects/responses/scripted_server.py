@@ -45,9 +45,9 @@ class ScriptedServer:
         reply = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await reply.prepare(request)
         stream = self._dialect.stream(call)
-        await reply.write(stream.start())
-        await reply.write(self._dialect.keep_alive)
+        await reply.write(stream.keepalive())
         for number, chunk in enumerate(chunks(turn, in_fives)):
+            await reply.write(stream.keepalive())
             if self.breaks_off and number == 3:
                 await reply.write(stream.fail(Failure(502, "upstream_broke_off", "the engine is gone")))
                 return reply

@@ -177,12 +177,12 @@ def test_parameters_are_captured_as_sent_and_unknown_ones_do_not_reach_the_engin
     assert body["stream_options"] == {"include_usage": True}
 
 
-def test_later_instructions_can_take_the_role_that_a_template_accepts() -> None:
+def test_inner_system_can_take_the_role_that_a_template_accepts() -> None:
     items = [MESSAGE, {"type": "message", "role": "developer", "content": "Resumed."}]
     body = msgspec.json.encode({"input": items})
     roles = [
         [msgspec.json.decode(message)["role"] for message in each.parse(body).messages]
-        for each in (Responses(), Responses(later_instructions="user"))
+        for each in (Responses(), Responses(inner_system="user"))
     ]
     assert roles == [["user", "system"], ["user", "user"]]
 

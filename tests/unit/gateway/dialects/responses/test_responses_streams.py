@@ -68,6 +68,7 @@ def test_a_response_can_begin_while_the_engine_is_waited_for() -> None:
     began = events_of(stream.start())
     assert [event["type"] for event in began] == ["response.created", "response.in_progress"]
     assert stream.start() == b""
+    assert events_of(stream.keepalive()) == [{"type": "keepalive"}]
     assert events_of(stream.feed(next(chunks(TEXT)))) == []
 
 
@@ -124,9 +125,24 @@ def test_a_turn_without_any_output_still_leaves_an_item(content: str | None) -> 
 
 def test_calls_without_an_id_get_one_of_their_own() -> None:
     calls = (Call("exec_command", "{}", ""), Call("exec_command", "{}", ""))
-    ids = [item["call_id"] for item in response_of(call_of(), Turn(calls=calls))["output"]]
+    call = call_of()
+    ids = [item["call_id"] for item in response_of(call, Turn(calls=calls))["output"]]
+    assert ids == call.seen_ids()
     assert len(set(ids)) == 2
-    assert all(len(each) <= 40 and each.replace("_", "").isalnum() for each in ids)
+    assert all(len(each) <= 40 and each.isalnum() for each in ids)
+
+
+def test_an_id_that_the_engine_repeats_is_replaced_and_one_that_is_new_is_kept() -> None:
+    earlier = [
+        {"type": "function_call", "call_id": "f:0", "name": "exec_command", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "f:0", "output": "done"},
+    ]
+    calls = tuple(Call("exec_command", "{}", each) for each in ("f:0", "f:1", "f:1", "x" * 65))
+    call = call_of(input=earlier)
+    ids = [item["call_id"] for item in response_of(call, Turn(calls=calls))["output"]]
+    assert ids == call.seen_ids()
+    assert ids[1] == "f:1"
+    assert len({"f:0", "x" * 65, *ids}) == 6
 
 
 def test_a_tool_that_was_not_offered_is_called_by_the_name_that_was_sampled() -> None:
