@@ -23,6 +23,8 @@ from gateway.policies import PolicyVersions
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 0.5
+_POLL_S = 0.1
+_BATCH = 1000
 _Positions = dict[tuple[str, int], int]
 
 
@@ -49,7 +51,7 @@ class FollowedDirectory(LocalDirectory):
         self._wait_s = wait_s
         self._config = consumer_config(kafka, group=f"{client_id}-directory", client_id=client_id) | {
             "enable.partition.eof": True,
-            "fetch.wait.max.ms": 50,
+            "fetch.wait.max.ms": 500,
         }
         self._specs = {topic_name(kafka, s.name): s for s in (TRAJECTORY_DIRECTORY, POLICY_VERSIONS)}
         self._topic = topic_name(kafka, TRAJECTORY_DIRECTORY.name)
@@ -59,6 +61,8 @@ class FollowedDirectory(LocalDirectory):
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._stopping = threading.Event()
         self._lost = threading.Event()
+        self._wanted = threading.Event()
+        self._idle_s = kafka.idle_fetch_ms / 1000
         self._queries = ThreadPoolExecutor(4, thread_name_prefix="directory-query")
         self._prober: Consumer | None = None
         self._thread: threading.Thread | None = None
@@ -99,6 +103,7 @@ class FollowedDirectory(LocalDirectory):
             return
         caught_up: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append((partition, end, caught_up))
+        self._wanted.set()
         try:
             async with asyncio.timeout(self._wait_s):
                 await caught_up
@@ -106,6 +111,8 @@ class FollowedDirectory(LocalDirectory):
             raise Unavailable("the trajectory directory is still being read: try again") from exc
         finally:
             self._waiters = [w for w in self._waiters if w[2] is not caught_up]
+            if not self._waiters:
+                self._wanted.clear()
 
     def _follow(self) -> None:
         while not self._stopping.is_set():
@@ -135,10 +142,31 @@ class FollowedDirectory(LocalDirectory):
             partitions += [TopicPartition(topic, number, OFFSET_BEGINNING) for number in found]
         consumer.assign(partitions)
         self._tell(self._set_following, sum(tp.topic == self._topic for tp in partitions))
+        positions: _Positions = {}
+        at_end: set[tuple[str, int]] = set()
         while not self._stopping.is_set() and not self._lost.is_set():
-            messages = consumer.consume(1000, 0.1)
+            messages = consumer.consume(1, _POLL_S)
             if messages:
-                self._tell(self._apply, *self._read(messages))
+                messages += consumer.consume(_BATCH - 1, 0)
+                events, read = self._read(messages)
+                self._tell(self._apply, events, read)
+                positions |= read
+                at_end |= read.keys()
+                if events:
+                    at_end.clear()
+            quiet = not messages or len(at_end) == len(partitions)
+            if self._idle_s and quiet and len(positions) == len(partitions) and not self._wanted.is_set():
+                self._rest(consumer, positions)
+                at_end.clear()
+
+    def _rest(self, consumer: Consumer, positions: _Positions) -> None:
+        """Fetch nothing for a while, or until a call waits for news; see `idle_fetch_ms`."""
+        partitions = [TopicPartition(topic, number, at) for (topic, number), at in positions.items()]
+        consumer.pause(partitions)
+        self._wanted.wait(self._idle_s)
+        consumer.resume(partitions)
+        for partition in partitions:  # a resumed partition fetches late, one that is sought at once
+            consumer.seek(partition)
 
     def _read(self, messages: list[Message]) -> tuple[list[Any], _Positions]:
         events: list[Any] = []
@@ -193,6 +221,7 @@ class FollowedDirectory(LocalDirectory):
     async def stop(self) -> None:
         """Stop following."""
         self._stopping.set()
+        self._wanted.set()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, 5)
         self._queries.shutdown(wait=True)

@@ -42,9 +42,11 @@ async def two_gateways(
     return one, two
 
 
+@pytest.mark.parametrize("idle_fetch_ms", [0, 20_000])
 async def test_a_trajectory_registered_at_one_gateway_is_known_to_the_other_at_once(
-    kafka: KafkaSettings, engine: ScriptedEngine, tmp_path: Path
+    kafka: KafkaSettings, engine: ScriptedEngine, tmp_path: Path, idle_fetch_ms: int
 ) -> None:
+    kafka = kafka.model_copy(update={"idle_fetch_ms": idle_fetch_ms})
     one, two = await two_gateways(kafka, engine, tmp_path)
     for index in range(20):
         first, second = (one, two) if index % 2 else (two, one)

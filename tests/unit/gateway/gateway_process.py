@@ -32,6 +32,7 @@ class GatewayProcess:
             "AGENTWORLD_KAFKA_TOPIC_PREFIX": kafka.topic_prefix,
             "AGENTWORLD_KAFKA_PARTITIONS": str(kafka.partitions),
             "AGENTWORLD_KAFKA_TOPIC_CONFIG": json.dumps(kafka.topic_config),
+            "AGENTWORLD_KAFKA_IDLE_FETCH_MS": str(kafka.idle_fetch_ms),
             "AGENTWORLD_GATEWAY_PORT": "0",
             "AGENTWORLD_GATEWAY_UPSTREAM_URL": engine_url,
             "AGENTWORLD_GATEWAY_SPOOL_DIR": str(spool),
