@@ -19,7 +19,12 @@ from agentworld.platform.kafka import admin_client
 from agentworld.platform.memory import InMemoryLog
 from agentworld.platform.settings import ClickHouseSettings, KafkaSettings
 from infra.kafka.apache import ApacheKafka
-from infra.local.embedded_broker import EMBEDDED_PARTITIONS, EMBEDDED_TOPIC_CONFIG, EmbeddedBroker
+from infra.local.embedded_broker import (
+    EMBEDDED_IDLE_FETCH_MS,
+    EMBEDDED_PARTITIONS,
+    EMBEDDED_TOPIC_CONFIG,
+    EmbeddedBroker,
+)
 
 _PARTITIONS = EMBEDDED_PARTITIONS
 _KAFKA_IMAGE = "apache/kafka:4.1.0"
@@ -88,12 +93,15 @@ def _kafka_in_docker() -> Iterator[str]:
         yield f"{LOOPBACK}:{port}"
 
 
-def _topics_of_one_test(bootstrap: str, topic_config: dict[str, str]) -> Iterator[KafkaSettings]:
+def _topics_of_one_test(
+    bootstrap: str, topic_config: dict[str, str], *, idle_fetch_ms: int = 0
+) -> Iterator[KafkaSettings]:
     settings = KafkaSettings(
         bootstrap=bootstrap,
         topic_prefix=f"t{uuid.uuid4().hex[:12]}.",
         partitions=_PARTITIONS,
         topic_config=topic_config,
+        idle_fetch_ms=idle_fetch_ms,
     )
     yield settings
     admin = admin_client(settings)
@@ -106,7 +114,9 @@ def _topics_of_one_test(bootstrap: str, topic_config: dict[str, str]) -> Iterato
 @pytest.fixture
 def embedded_kafka(embedded_bootstrap: str) -> Iterator[KafkaSettings]:
     """The embedded broker, under a topic prefix of this test's own."""
-    yield from _topics_of_one_test(embedded_bootstrap, EMBEDDED_TOPIC_CONFIG)
+    yield from _topics_of_one_test(
+        embedded_bootstrap, EMBEDDED_TOPIC_CONFIG, idle_fetch_ms=EMBEDDED_IDLE_FETCH_MS
+    )
 
 
 @pytest.fixture

@@ -25,6 +25,9 @@ EMBEDDED_TOPIC_CONFIG = {
 }
 """Topic configuration for this broker; `retention.bytes` counts per partition."""
 
+EMBEDDED_IDLE_FETCH_MS = 100
+"""It answers an empty fetch at once; without a pause an idle consumer would keep a core busy."""
+
 EMBEDDED_PARTITIONS = 4
 """Partitions of each topic on this broker."""
 
@@ -77,6 +80,7 @@ class EmbeddedBroker:
             "bootstrap": self.bootstrap,
             "partitions": EMBEDDED_PARTITIONS,
             "topic_config": EMBEDDED_TOPIC_CONFIG,
+            "idle_fetch_ms": EMBEDDED_IDLE_FETCH_MS,
         }
         return KafkaSettings.model_validate(fields | changes)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentworld.platform.settings import ClickHouseSettings, KafkaSettings
-from infra.local.embedded_broker import EMBEDDED_PARTITIONS, EMBEDDED_TOPIC_CONFIG
+from infra.local.embedded_broker import EMBEDDED_IDLE_FETCH_MS, EMBEDDED_PARTITIONS, EMBEDDED_TOPIC_CONFIG
 from infra.local.options import StackOptions
 from infra.local.ports import LOOPBACK
 
@@ -68,6 +68,7 @@ def plan_stack(options: StackOptions, choose: ChoosePort) -> StackPlan:
     shared = {
         "AGENTWORLD_KAFKA_BOOTSTRAP": kafka.bootstrap,
         "AGENTWORLD_CLICKHOUSE_URL": clickhouse.url,
+        "AGENTWORLD_KAFKA_IDLE_FETCH_MS": str(kafka.idle_fetch_ms),
         "PYTHONUNBUFFERED": "1",
     }
     if kafka.partitions is not None:
@@ -104,7 +105,12 @@ def _kafka(options: StackOptions, port: int | None) -> KafkaSettings:
     bootstrap = f"{LOOPBACK}:{port}"
     if options.broker == "apache":
         return KafkaSettings(bootstrap=bootstrap, partitions=_PARTITIONS)
-    return KafkaSettings(bootstrap=bootstrap, partitions=_PARTITIONS, topic_config=EMBEDDED_TOPIC_CONFIG)
+    return KafkaSettings(
+        bootstrap=bootstrap,
+        partitions=_PARTITIONS,
+        topic_config=EMBEDDED_TOPIC_CONFIG,
+        idle_fetch_ms=EMBEDDED_IDLE_FETCH_MS,
+    )
 
 
 def _gateway(options: StackOptions, data_dir: Path, index: int, choose: ChoosePort) -> ServiceSpec:

@@ -36,11 +36,12 @@ class Supervised:
     expected: bool = False
     """It should run now."""
 
-    def died(self, now: float) -> None:
-        """Note a death: when to try again, or that it is no use."""
+    def died(self, now: float) -> bool:
+        """Note a death: when to try again. Whether another try makes sense."""
         self.deaths = [at for at in self.deaths if now - at < _DEATHS_WITHIN_S] + [now]
         self.gave_up = len(self.deaths) > _MAX_DEATHS
         self.retry_at = now + min(_MAX_PAUSE_S, _PAUSE_S * 2 ** (len(self.deaths) - 1))
+        return not self.gave_up
 
     def problem(self) -> str | None:
         """None when it is able to work."""
@@ -133,9 +134,8 @@ class Supervisor:
         now = time.monotonic()
         if supervised.expected:
             supervised.expected = False
-            supervised.died(now)
             logger.warning("%s died: %s", unit.name, unit.problem())
-            if supervised.gave_up:
+            if not supervised.died(now):
                 logger.error("%s is given up; see %s", unit.name, unit.log_path)
             if isinstance(unit, BrokerUnit) and unit.loses_its_tail:
                 self._forget_positions()
