@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import faust
-from faust.tables import TableManager
 
 from agentworld.contract.errors import Unavailable
 from agentworld.contract.topics import TRAJECTORIES
@@ -18,6 +17,7 @@ from agentworld.platform.kafka import group_name, topic_name
 from agentworld.platform.settings import KafkaSettings
 from stream_processors.outbox import Outbox, Submitter
 from stream_processors.processors import PROCESSORS
+from stream_processors.recovery import PromptTables
 from stream_processors.rules import Rules
 from stream_processors.settings import ProcessorSettings
 from stream_processors.stage import Stage, to_record
@@ -42,16 +42,6 @@ class _RebalancingApp(faust.App):
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
         await self.before_revoke()
         await super()._on_partitions_revoked(revoked)
-
-
-class _PromptTables(TableManager):
-    """Starts at once; Faust's own waits a second first, for tables declared late. Ours are not."""
-
-    logger = logging.getLogger("faust.tables")
-
-    async def on_start(self) -> None:
-        await self._update_channels()
-        await self.recovery.start()
 
 
 class Worker:
@@ -122,6 +112,7 @@ class Worker:
             web_enabled=False,
             topic_partitions=partitions,
             topic_allow_declare=False,
+            topic_disable_leader=True,
             consumer_auto_offset_reset="earliest",
             consumer_group_instance_id=f"{group_name(kafka, APP_NAME, 'worker')}-{settings.instance}",
             consumer_max_fetch_size=4 * 1024 * 1024,
@@ -133,7 +124,7 @@ class Worker:
             broker_request_timeout=15.0,
             broker_commit_interval=1.0,
             reply_create_topic=False,
-            TableManager=_PromptTables,
+            TableManager=PromptTables,
             table_cleanup_interval=3600.0,
         )
 

@@ -28,7 +28,7 @@ from infra.local.ports import free_port
 from tests.unit.stream_processors.rollouts import read
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_S = 60.0
+PATIENCE_S = 90.0
 
 
 def now_ms() -> int:

@@ -271,9 +271,9 @@ def test_state_leaves_the_table_when_its_memory_is_over(bench: Bench) -> None:
     assert ("trajectory", "t") in bench.pipeline.stored()["trajectory"]
     assert not any(key[0] == "step" for key in bench.pipeline.stored()["trajectory"])
     bench.feed(Rollout("u", "p").registered())
-    for _ in range(5):
+    for turn in range(5):
         bench.wait(15_000)
-        bench.feed(Rollout("u", "p", start_ms=bench.now_ms).step(int(bench.now_ms - T0_MS)))
+        bench.feed(Rollout("u", "p", start_ms=bench.now_ms).step(turn))
     assert ("trajectory", "t") not in bench.pipeline.stored()["trajectory"]
 
 

@@ -1,0 +1,61 @@
+"""Faust's table recovery, in an order that loses no record."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from faust.tables.manager import TableManager
+from faust.tables.recovery import Recovery
+
+
+class OrderedRecovery(Recovery):
+    """Empties the agents' queues before records may enter them, not after.
+
+    Faust resumes the source partitions while its fetcher runs, seeks, and only then clears the
+    queues (`flow_control.resume`). What was fetched in between is gone until the next restart, and
+    the gap it leaves stops the partition's commits.
+    """
+
+    logger = logging.getLogger("faust.recovery")
+
+    async def on_recovery_completed(self, generation_id: int = 0) -> None:
+        """Load state, clear queues, seek to the committed offsets, then let records flow."""
+        app, consumer = self.app, self.app.consumer
+        await app.on_rebalance_complete.send()
+        self._set_recovery_ended()
+        for table in self.tables.values():
+            await table.on_recovery_completed(self.actives_for_table[table], self.standbys_for_table[table])
+        if app.consumer_generation_id != generation_id:
+            return
+        assignment = consumer.assignment()
+        app.flow_control.resume()
+        if assignment:
+            await self._wait(consumer.perform_seek(), timeout=app.conf.broker_request_timeout)
+        consumer.resume_partitions({tp for tp in assignment if not self._is_changelog_tp(tp)})
+        self.completed.set()
+        consumer.resume_flow()
+        await app._fetcher.maybe_start()  # type: ignore[attr-defined]
+        self.tables.on_actives_ready()
+        if not app.assignor.assigned_standbys():
+            self.tables.on_standbys_ready()
+        app.on_rebalance_end()
+
+
+class PromptTables(TableManager):
+    """Starts at once; Faust's own waits a second first, for tables declared late. Ours are not."""
+
+    logger = logging.getLogger("faust.tables")
+
+    @property
+    def recovery(self) -> Recovery:
+        """The recovery service of the app's tables."""
+        if self._recovery is None:
+            self._recovery = OrderedRecovery(self.app, self, beacon=self.beacon, loop=self.loop)
+        return self._recovery
+
+    async def on_start(self) -> None:
+        """Register the tables and recover."""
+        await asyncio.sleep(0)
+        await self._update_channels()
+        await self.recovery.start()
