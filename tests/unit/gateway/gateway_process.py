@@ -8,12 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from agentworld.contract.codec import decode
+from agentworld.contract.errors import Unavailable
 from agentworld.contract.events import StepCaptured
 from agentworld.contract.topics import TRAJECTORY_EVENTS
 from agentworld.platform.scan import scan_topic
@@ -110,8 +112,16 @@ class GatewayProcess:
 
 def steps_in(kafka: KafkaSettings) -> list[StepCaptured]:
     """Every captured step in the log, partition by partition."""
-    events = (decode(TRAJECTORY_EVENTS, record.value) for record in scan_topic(kafka, TRAJECTORY_EVENTS))
-    return [event for event in events if isinstance(event, StepCaptured)]
+    for _ in range(60):
+        try:
+            events = [
+                decode(TRAJECTORY_EVENTS, record.value) for record in scan_topic(kafka, TRAJECTORY_EVENTS)
+            ]
+        except Unavailable:  # a broker that has just started may not lead its partitions yet
+            time.sleep(0.5)
+        else:
+            return [event for event in events if isinstance(event, StepCaptured)]
+    raise Unavailable("the log could not be read")
 
 
 def first_seen(kafka: KafkaSettings) -> list[str]:
