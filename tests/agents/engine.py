@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from recipes.quickstart.engine.vocabulary import token_bytes, token_text
 from tests.agents.engine_log import EngineLog, Refused, Served
 from tests.agents.policy import Turn, next_turn
-from tests.agents.sampling import Token, message_of, prompt_ids, sample
+from tests.agents.sampling import Token, message_of, sample
+from tests.agents.tokens import render, token_bytes
 
 _MODEL = "scripted"
 _MAX_BODY_BYTES = 64 * 1024**2
@@ -50,7 +50,7 @@ class _Reply:
         return {
             "content": [
                 {
-                    "token": token_text(token.token_id),
+                    "token": token_bytes(token.token_id).decode(errors="replace"),
                     "logprob": token.logprob,
                     "bytes": list(token_bytes(token.token_id)),
                     "top_logprobs": [],
@@ -185,7 +185,7 @@ def _start(body: dict[str, Any], turn: Turn) -> _Reply:
     return _Reply(
         id=reply_id,
         model=str(body.get("model") or _MODEL),
-        prompt_ids=prompt_ids(body),
+        prompt_ids=render(body),
         tokens=tokens[:limit],
         finish_reason="length" if cut else "tool_calls" if turn.calls else "stop",
         with_ids=bool(body.get("return_token_ids")),

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from tests.agents import toolbox
 from tests.agents.task import Task
+from tests.agents.tokens import text_of
 
 _SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """mini-swe-agent's prompt asks for this as the last command."""
@@ -24,14 +25,6 @@ class Turn:
     text: str
     calls: Sequence[toolbox.Use] = ()
     reasoning: str = ""
-
-
-def text_of(content: Any) -> str:
-    """A message's text; parts are joined by newlines, what is not text stands as its type in brackets."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = [part if isinstance(part, Mapping) else {"text": str(part)} for part in content]
-    return "\n".join(str(part.get("text", f"[{part.get('type')}]")) for part in parts)
 
 
 def next_turn(body: Mapping[str, Any], *, reasoning: bool) -> Turn:

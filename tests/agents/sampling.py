@@ -1,22 +1,15 @@
-"""A turn as sampled tokens: what each adds to the reply, and its log-probability. Pure.
-
-Ids are those of the quickstart engine's vocabulary: bytes, and special tokens for turns and tool calls.
-"""
+"""A turn as sampled tokens: what each adds to the reply, and its log-probability. Pure."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recipes.quickstart.engine.template import call_text, render
-from recipes.quickstart.engine.vocabulary import CALL_CLOSE, CALL_OPEN, IM_END, encode
-from tests.agents.policy import Turn, text_of
-
-_THINK_OPEN, _THINK_CLOSE = "<think>\n", "\n</think>\n\n"
-_ROLES = {"system", "developer", "user", "assistant", "tool"}
+from tests.agents.policy import Turn
+from tests.agents.tokens import THINK_CLOSE, THINK_OPEN, TURN_CLOSE, call_frame, encode
 
 Delta = dict[str, Any]
 
@@ -31,21 +24,6 @@ class Token:
     """What it adds to the message, in vLLM's words; empty for half a character and for marks."""
 
 
-def prompt_ids(body: Mapping[str, Any]) -> list[int]:
-    """The request through the chat template."""
-    return render([_plain(message) for message in body["messages"]], body.get("tools"))
-
-
-def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    role, text = message.get("role"), text_of(message.get("content"))
-    plain: dict[str, Any] = {"role": role if role in _ROLES else "user", "content": text}
-    if role == "assistant":
-        if thought := message.get("reasoning") or message.get("reasoning_content"):
-            plain["content"] = f"{_THINK_OPEN}{thought}{_THINK_CLOSE}{text}"
-        plain["tool_calls"] = message.get("tool_calls") or []
-    return plain
-
-
 def sample(turn: Turn, *, seed: str, call_ids: Sequence[str]) -> list[Token]:
     """The tokens of `turn`. Log-probabilities are drawn from `seed` and use all digits of a double."""
     pairs = list(_pairs(turn, call_ids))
@@ -54,34 +32,29 @@ def sample(turn: Turn, *, seed: str, call_ids: Sequence[str]) -> list[Token]:
 
 def _pairs(turn: Turn, call_ids: Sequence[str]) -> Iterator[tuple[int, Delta]]:
     if turn.reasoning:
-        yield from _marks(_THINK_OPEN)
-        yield from _spoken(turn.reasoning, field="reasoning")
-        yield from _marks(_THINK_CLOSE)
-    yield from _spoken(turn.text, field="content")
+        yield from _silent(encode(THINK_OPEN))
+        yield from _spoken(turn.reasoning, "reasoning")
+        yield from _silent(encode(THINK_CLOSE))
+    yield from _spoken(turn.text, "content")
     for index, (use, call_id) in enumerate(zip(turn.calls, call_ids, strict=True)):
-        head, _, tail = call_text(use.name, "\0").partition("\0")
-        named = {
-            "index": index,
-            "id": call_id,
-            "type": "function",
-            "function": {"name": use.name, "arguments": ""},
-        }
-        yield CALL_OPEN, {}
-        *before, last = encode(head)
-        yield from ((token_id, {}) for token_id in before)
-        yield last, {"tool_calls": [named]}
-        for token_id, delta in _spoken(use.arguments, field="arguments"):
+        (*before, last), after = call_frame(use.name)
+        yield from _silent(before)
+        function = {"name": use.name, "arguments": ""}
+        yield (
+            last,
+            {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]},
+        )
+        for token_id, delta in _spoken(use.arguments, "arguments"):
             yield token_id, {"tool_calls": [{"index": index, "function": delta}]} if delta else {}
-        yield from _marks(tail)
-        yield CALL_CLOSE, {}
-    yield IM_END, {}
+        yield from _silent(after)
+    yield TURN_CLOSE, {}
 
 
-def _marks(text: str) -> Iterator[tuple[int, Delta]]:
-    return ((token_id, {}) for token_id in encode(text))
+def _silent(ids: Sequence[int]) -> Iterator[tuple[int, Delta]]:
+    return ((token_id, {}) for token_id in ids)
 
 
-def _spoken(text: str, *, field: str) -> Iterator[tuple[int, Delta]]:
+def _spoken(text: str, field: str) -> Iterator[tuple[int, Delta]]:
     for character in text:
         *before, last = encode(character)
         yield from ((token_id, {}) for token_id in before)
@@ -103,7 +76,7 @@ def message_of(tokens: Sequence[Token]) -> dict[str, Any]:
                 message[name] = (message.get(name) or "") + token.delta[name]
         for part in token.delta.get("tool_calls", ()):
             if "id" in part:
-                calls[part["index"]] = json.loads(json.dumps({k: v for k, v in part.items() if k != "index"}))
+                calls[part["index"]] = copy.deepcopy({k: v for k, v in part.items() if k != "index"})
             else:
                 calls[part["index"]]["function"]["arguments"] += part["function"]["arguments"]
     if calls:
