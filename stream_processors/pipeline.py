@@ -73,7 +73,7 @@ class Pipeline:
         for line in self._lines.values():
             for partition, shard in enumerate(line.shards):
                 if shard.open_count:
-                    self._log.append(_tick(line.source, partition, now_ms))
+                    self._log.append(tick(line.source, partition, now_ms))
         return self.run()
 
     def commit(self) -> None:
@@ -95,7 +95,8 @@ class Pipeline:
         return {name: line.stored() for name, line in self._lines.items()}
 
 
-def _tick(source: TopicSpec, partition: int, now_ms: int) -> OutRecord:
+def tick(source: TopicSpec, partition: int, now_ms: int) -> OutRecord:
+    """The record that carries time to `now_ms` in a partition; equal calls give equal records."""
     event = ClockTicked(
         event_id=derived_id("clock_ticked", source.name, partition, now_ms),
         event_time_ms=now_ms,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -25,7 +25,12 @@ from stream_processors.rules import Rules
 from tests.unit.stream_processors.rollouts import Rollout, read
 from tests.unit.stream_processors.running import KafkaPlane, now_ms
 
-LIMITS = {"grace_ms": 300, "idle_timeout_ms": 4_000, "group_deadline_ms": 5_000, "batch_groups": 2}
+LIMITS: dict[str, Any] = {
+    "grace_ms": 300,
+    "idle_timeout_ms": 4_000,
+    "group_deadline_ms": 5_000,
+    "batch_groups": 2,
+}
 
 
 class Plane(Protocol):

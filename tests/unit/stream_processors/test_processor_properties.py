@@ -1,0 +1,206 @@
+"""Whatever the order, the duplicates and the crashes: the same trajectories, groups and batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentworld.contract.events import BatchReady, Event, GroupReady, TrajectorySealed
+from agentworld.contract.topics import (
+    GROUPS,
+    READY_BATCHES,
+    TRAJECTORIES,
+    TRAJECTORY_DIRECTORY,
+    TRAJECTORY_EVENTS,
+    TopicSpec,
+)
+from agentworld.platform.log import OutRecord, Record
+from agentworld.platform.memory import InMemoryLog
+from stream_processors.effects import CLOCK_KEY, StateKey, merge_writes
+from stream_processors.pipeline import Pipeline, tick
+from stream_processors.processors import PROCESSORS
+from stream_processors.rules import Rules
+from tests.unit.stream_processors.rollouts import T0_MS, Rollout, read
+
+Write = tuple[StateKey, bytes | None]
+
+RULES = Rules(grace_ms=1_000, batch_groups=2)
+OUTPUT_TOPICS = (TRAJECTORIES, TRAJECTORY_DIRECTORY, GROUPS, READY_BATCHES)
+EVENTS: list[Event] = [
+    event
+    for prompt in ("p", "q")
+    for index in range(2)
+    for event in Rollout(f"{prompt}{index}", prompt).whole(3, reward=index / 2)
+]
+
+relaxed = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def orders() -> st.SearchStrategy[list[Event]]:
+    """Every event at least once, some twice, in any order."""
+    return st.lists(st.sampled_from(EVENTS), max_size=6).flatmap(
+        lambda again: st.permutations([*EVENTS, *again])
+    )
+
+
+def finish(pipeline: Pipeline) -> None:
+    pipeline.run()
+    for second in range(1, 6):
+        pipeline.tick(T0_MS + 10_000 + 1_000 * second)
+
+
+def run(events: list[Event]) -> InMemoryLog:
+    log = InMemoryLog(partitions=2)
+    pipeline = Pipeline(log, RULES)
+    for event in events:
+        log.append(OutRecord.of(TRAJECTORY_EVENTS, event))
+    finish(pipeline)
+    return log
+
+
+def sealed(log: InMemoryLog) -> dict[str, bytes]:
+    """What was sealed, without the time at which it was."""
+    return {
+        event.trajectory_id: msgspec.json.encode(msgspec.structs.replace(event, event_time_ms=0))
+        for event in read(TRAJECTORIES, log.records(TRAJECTORIES.name))
+        if isinstance(event, TrajectorySealed)
+    }
+
+
+def decided(log: InMemoryLog) -> dict[str, set[tuple[str, float | None, int]]]:
+    """Members of the groups that are ready; a group decided twice would fail here."""
+    ready = [e for e in read(GROUPS, log.records(GROUPS.name)) if isinstance(e, GroupReady)]
+    assert len({event.group_id for event in ready}) == len(ready)
+    return {e.prompt_id: {(m.trajectory_id, m.reward, m.steps) for m in e.members} for e in ready}
+
+
+EXPECTED = run(EVENTS)
+
+
+@relaxed
+@given(orders())
+def test_any_order_with_duplicates_seals_and_decides_the_same(events: list[Event]) -> None:
+    log = run(events)
+    assert sealed(log) == sealed(EXPECTED)
+    assert decided(log) == decided(EXPECTED)
+    [batch] = read(READY_BATCHES, log.records(READY_BATCHES.name))
+    assert isinstance(batch, BatchReady)
+    assert {group.prompt_id for group in batch.groups} == {"p", "q"}
+    assert log.records(TRAJECTORY_EVENTS.dlq_name) == []
+
+
+@relaxed
+@given(orders())
+def test_the_same_log_gives_the_same_bytes(events: list[Event]) -> None:
+    first, second = run(events), run(events)
+    for spec in OUTPUT_TOPICS:
+        assert [(r.partition, r.offset, r.key, r.value, r.headers) for r in first.records(spec.name)] == [
+            (r.partition, r.offset, r.key, r.value, r.headers) for r in second.records(spec.name)
+        ]
+
+
+@relaxed
+@given(orders(), st.data())
+def test_crashes_between_commits_change_nothing_that_is_told_apart_by_id(
+    events: list[Event], data: st.DataObject
+) -> None:
+    log = InMemoryLog(partitions=2)
+    pipeline = Pipeline(log, RULES)
+    for number, event in enumerate(events):
+        log.append(OutRecord.of(TRAJECTORY_EVENTS, event))
+        pipeline.run()
+        match data.draw(st.sampled_from(["", "", "commit", "crash"]), label=f"after {number}"):
+            case "commit":
+                pipeline.commit()
+            case "crash":
+                pipeline.restart()
+    finish(pipeline)
+    pipeline.restart()
+    finish(pipeline)
+    assert sealed(log) == sealed(EXPECTED)
+    assert decided(log) == decided(EXPECTED)
+    batches = [e for e in read(READY_BATCHES, log.records(READY_BATCHES.name)) if isinstance(e, BatchReady)]
+    assert len({batch.batch_id for batch in batches}) == 1
+
+
+@relaxed
+@given(orders(), st.data())
+def test_state_writes_cut_off_anywhere_and_records_read_again_decide_the_same(
+    events: list[Event], data: st.DataObject
+) -> None:
+    """As in a crash: outputs are durable, state only up to some write, offsets not at all."""
+    source = InMemoryLog(partitions=1)
+    for event in events:
+        source.append(OutRecord.of(TRAJECTORY_EVENTS, event))
+    inputs = source.records(TRAJECTORY_EVENTS.name)
+    for name in PROCESSORS:
+        inputs = _through_a_crash(name, inputs, data)
+    batches = {
+        event.batch_id: event for event in read(READY_BATCHES, inputs) if isinstance(event, BatchReady)
+    }
+    [batch] = batches.values()
+    assert sorted(group.prompt_id for group in batch.groups) == ["p", "q"]
+    assert all(len(group.members) == 2 for group in batch.groups)
+    assert all(member.steps == 3 and member.clean for group in batch.groups for member in group.members)
+
+
+def _through_a_crash(name: str, inputs: list[Record], data: st.DataObject) -> list[Record]:
+    """Outputs of one processor that dies once while writing state, as the next one reads them."""
+    out = InMemoryLog(partitions=1)
+    stored: dict[StateKey, bytes] = {}
+    processor = PROCESSORS[name](0, RULES)
+    times = [T0_MS + 10_000 + 1_000 * second for second in range(1, 6)]
+    records = [*inputs, *_ticks(processor.source, times)]
+    at = data.draw(st.integers(0, len(records) - 1), label=f"{name} dies at")
+    back = data.draw(st.integers(0, at), label=f"{name} resumes at")
+    merged_from = data.draw(st.integers(back, at), label=f"{name} writes from")
+    pending: list[Write] = []
+    for index, record in enumerate(records[: at + 1]):
+        effects = processor.process(record)
+        for output in effects.outputs:
+            out.append(output)
+        pending += effects.writes.items()
+        if (index < merged_from or effects.decisive) and index < at:
+            _apply(stored, merge_writes(pending))
+            pending = []
+    writes = merge_writes(pending)
+    _apply(stored, writes[: data.draw(st.integers(0, len(writes)), label=f"{name} writes cut at")])
+    processor = PROCESSORS[name](0, RULES)
+    _apply(stored, list(processor.load(dict(stored)).writes.items()))
+    for record in records[back:]:
+        for output in processor.process(record).outputs:
+            out.append(output)
+    topic = {"trajectory": TRAJECTORIES, "group": GROUPS, "batch": READY_BATCHES}[name]
+    return out.records(topic.name)
+
+
+def _apply(stored: dict[StateKey, bytes], writes: list[Write]) -> None:
+    for key, value in writes:
+        if value is None:
+            stored.pop(key, None)
+        else:
+            stored[key] = value
+
+
+def _ticks(source: TopicSpec, times: list[int]) -> list[Record]:
+    log = InMemoryLog(partitions=1)
+    for time_ms in times:
+        log.append(tick(source, 0, time_ms))
+    return [replace(record, offset=1_000 + record.offset) for record in log.records(source.name)]
+
+
+def test_merged_writes_keep_the_clock_last_and_removals_behind_what_stands_for_them() -> None:
+    merged = merge_writes(
+        [
+            (("step", "t", "1"), b"s"),
+            (CLOCK_KEY, b"1"),
+            (("trajectory", "t"), b"closed"),
+            (("step", "t", "1"), None),
+            (CLOCK_KEY, b"2"),
+            (("trajectory", "t"), b"revised"),
+        ]
+    )
+    assert merged == [(("trajectory", "t"), b"revised"), (("step", "t", "1"), None), (CLOCK_KEY, b"2")]
