@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
 import sys
 from typing import Any
 
+from pydantic import ValidationError
+
+from agentworld.contract.errors import AgentWorldError
 from agentworld.platform.logs import configure_logging
 from agentworld.platform.publisher import KafkaPublisher
 from agentworld.platform.settings import KafkaSettings
@@ -81,8 +83,11 @@ def main() -> None:
     for noisy in ("faust", "mode", "aiokafka"):
         logging.getLogger(noisy).setLevel(os.environ.get("AGENTWORLD_FAUST_LOG_LEVEL", "ERROR"))
     code = 1
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         code = asyncio.run(run(ProcessorSettings(), KafkaSettings()))
+    except (AgentWorldError, ValidationError, OSError) as exc:
+        # OSError: the health port is taken.
+        logger.critical("cannot run: %s", exc)
     logger.info("stopped")
     logging.shutdown()
     sys.stderr.flush()

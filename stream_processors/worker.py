@@ -75,7 +75,11 @@ class Worker:
             self._tasks.append(asyncio.create_task(self._guarded(stage.outbox.run())))
         self._tasks.append(asyncio.create_task(self._guarded(self._tick())))
         self.app.finalize()
-        await self.app.maybe_start()
+        try:
+            await self.app.maybe_start()
+        except Exception as exc:
+            self.fail(exc)
+            return
         self._tasks.append(asyncio.create_task(self._watch_faust()))
 
     async def stop(self) -> None:

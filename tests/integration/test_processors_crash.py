@@ -150,3 +150,17 @@ def test_a_worker_waits_for_a_broker_that_is_away(tmp_path: Path) -> None:
     finally:
         worker.process.kill()
         worker.process.wait()
+
+
+def test_a_taken_health_port_is_an_error_that_says_so(tmp_path: Path) -> None:
+    kafka = KafkaSettings(bootstrap="127.0.0.1:1", topic_prefix="taken.", partitions=4)
+    first = WorkerProcess(kafka, tmp_path)
+    try:
+        wait_for(lambda: first.health()["status"] == "waiting", "a worker that waits")
+        second = WorkerProcess(kafka, tmp_path, instance="1", health_port=first.port)
+        assert second.process.wait(90) == 1
+        log = second.log_path.read_text()
+        assert "cannot run" in log
+        assert "Traceback" not in log
+    finally:
+        first.kill()
