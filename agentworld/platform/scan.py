@@ -17,12 +17,16 @@ from agentworld.platform.reader import to_record
 from agentworld.platform.settings import KafkaSettings
 
 
-def scan_topic(settings: KafkaSettings, spec: TopicSpec, *, timeout_s: float = 30.0) -> Iterator[Record]:
+def scan_topic(
+    settings: KafkaSettings, spec: TopicSpec, *, dead_letters: bool = False, timeout_s: float = 30.0
+) -> Iterator[Record]:
     """Retained records up to the end as it stands now, in order per partition.
+
+    `dead_letters`: those of the topic's dead-letter topic instead.
 
     Raises `Unavailable` when the broker is away or the topic does not exist.
     """
-    topic = topic_name(settings, spec.name)
+    topic = topic_name(settings, spec.dlq_name if dead_letters else spec.name)
     consumer = Consumer(
         consumer_config(settings, group=f"{settings.topic_prefix}scan-{uuid.uuid4().hex}", client_id="scan")
         | {"enable.partition.eof": True}
