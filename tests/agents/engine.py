@@ -18,6 +18,7 @@ from tests.agents.engine_log import EngineLog, Refused, Served
 from tests.agents.policy import Turn, next_turn
 from tests.agents.sampling import Token, message_of, sample
 from tests.agents.tokens import render, token_bytes
+from tests.agents.toolbox import tools_of
 
 _MODEL = "scripted"
 _MAX_BODY_BYTES = 64 * 1024**2
@@ -156,7 +157,8 @@ class Engine:
                     response_ids=[token.token_id for token in sent],
                     logprobs=[token.logprob for token in sent],
                     finish_reason=reply.finish_reason if reply.sent == len(reply.tokens) else "abort",
-                    tools=[use.name for use in turn.calls],
+                    offered=[tool.name for tool in tools_of(body)],
+                    called=[use.name for use in turn.calls],
                 )
             )
 

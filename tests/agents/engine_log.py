@@ -24,7 +24,9 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, tag="served"):
     logprobs: list[float]
     finish_reason: str
     """`abort` where the client went away."""
-    tools: list[str]
+    offered: list[str]
+    """Names of the tools in the request."""
+    called: list[str]
     """Names of the tools called."""
 
 

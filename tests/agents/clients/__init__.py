@@ -13,7 +13,7 @@ from tests.agents.clients import (
 from tests.agents.clients.base import Client
 
 ALL: tuple[Client, ...] = (
-    codex.Codex(),
+    *codex.MODELS,
     claude_code.ClaudeCode(),
     *openclaw.ADAPTERS,
     opencode.OpenCode(),

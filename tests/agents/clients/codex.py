@@ -41,9 +41,10 @@ stream_idle_timeout_ms = 60000
 
 @dataclass(frozen=True, slots=True)
 class Codex:
-    """`codex exec`, with a model name it does not know: the built-in ones change its tools."""
+    """`codex exec`. What tools it offers depends on the model's name."""
 
-    name: str = "codex"
+    name: str
+    model: str
     protocol: WireProtocol = "responses"
     stream: bool = True
 
@@ -51,6 +52,14 @@ class Codex:
         """Configured by `$CODEX_HOME/config.toml`."""
         codex_home = order.home / ".codex"
         codex_home.mkdir()
-        (codex_home / "config.toml").write_text(_CONFIG.format(model=MODEL, url=order.v1))
+        (codex_home / "config.toml").write_text(_CONFIG.format(model=self.model, url=order.v1))
         argv = [cli("codex"), "exec", "--skip-git-repo-check", "-C", str(order.workdir), order.task.prompt]
         return Launch(argv, {"CODEX_HOME": str(codex_home), "GATEWAY_KEY": API_KEY})
+
+
+MODELS = (
+    # A name it does not know: function tools alone.
+    Codex("codex", MODEL),
+    # A name it knows: a freeform `apply_patch` beside them.
+    Codex("codex-freeform", "gpt-5.5"),
+)
