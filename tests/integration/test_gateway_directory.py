@@ -18,7 +18,7 @@ from infra.local.embedded_broker import EmbeddedBroker
 from tests.unit.gateway.gateway_process import HI, GatewayProcess, steps_in
 from tests.unit.gateway.scripted_engine import ScriptedEngine, running_engine
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 CHAT = "/v1/chat/completions"
 
 

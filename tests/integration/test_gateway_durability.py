@@ -18,7 +18,7 @@ from infra.local.ports import free_port
 from tests.unit.gateway.gateway_process import GatewayProcess, first_seen, steps_in, until_in_log
 from tests.unit.gateway.scripted_engine import ScriptedEngine, reply_body, running_engine
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
