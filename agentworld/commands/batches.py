@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import json
+import logging
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -120,6 +121,8 @@ def _batch_reader(kafka: KafkaSettings) -> Iterator[BatchReader]:
 
 def _archive() -> BatchArchive | None:
     """The log alone serves what it still holds, so ClickHouse may be away."""
+    for name in ("clickhouse_connect", "urllib3"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = connect(ClickHouseSettings(connect_timeout_s=2.0))
     except Unavailable:

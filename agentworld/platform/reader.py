@@ -14,7 +14,7 @@ from agentworld.contract.errors import Unavailable
 from agentworld.contract.events import Place
 from agentworld.contract.topics import TopicSpec
 from agentworld.platform.idle_fetch import IdleFetch
-from agentworld.platform.kafka import consumer_config, topic_name
+from agentworld.platform.kafka import client_config, consumer_config, topic_name
 from agentworld.platform.log import Record
 from agentworld.platform.settings import KafkaSettings
 
@@ -64,7 +64,11 @@ class KafkaReader:
                 offset_reset=offset_reset,
             )
         )
-        self._fetch = IdleFetch(self._consumer, idle_fetch_ms=settings.idle_fetch_ms)
+        self._fetch = IdleFetch(
+            self._consumer,
+            client_config(settings, client_id=client_id),
+            idle_fetch_ms=settings.idle_fetch_ms,
+        )
         self._next: dict[tuple[str, int], int] = {}
         self._consumer.subscribe(
             [topic_name(settings, spec.name) for spec in specs],

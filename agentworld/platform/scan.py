@@ -16,6 +16,12 @@ from agentworld.platform.log import Record
 from agentworld.platform.reader import to_record
 from agentworld.platform.settings import KafkaSettings
 
+_ELECTING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
+
 
 def scan_topic(
     settings: KafkaSettings, spec: TopicSpec, *, dead_letters: bool = False, timeout_s: float = 30.0
@@ -56,10 +62,24 @@ def _retained(consumer: Consumer, settings: KafkaSettings, topic: str) -> list[T
         )
     starts = []
     for partition in metadata.partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        low, high = _watermarks(consumer, TopicPartition(topic, partition))
         if low < high:
             starts.append(TopicPartition(topic, partition, low))
     return starts
+
+
+def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, timeout=10)
+        except KafkaException as exc:
+            # A topic made a moment ago has no leader yet.
+            if exc.args[0].code() not in _ELECTING or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return low, high
 
 
 def _read_to_end(consumer: Consumer, prefix: str, unread: set[int], timeout_s: float) -> Iterator[Record]:
