@@ -25,6 +25,7 @@ from agentworld.platform.log import OutRecord
 from agentworld.platform.publisher import KafkaPublisher
 from agentworld.platform.scan import scan_topic
 from agentworld.platform.settings import ClickHouseSettings, KafkaSettings
+from infra.local.embedded_broker import EMBEDDED_PARTITIONS, EMBEDDED_TOPIC_CONFIG, EmbeddedBroker
 from infra.local.embedded_clickhouse import EmbeddedClickHouse
 from tests.support.produce import produce_batches
 
@@ -200,3 +201,27 @@ def test_sink_waits_for_a_broker_that_is_not_there_and_still_ends_cleanly(
     assert "127.0.0.1:1" in sink.health()[1]["reason"]
     assert sink.signal(signal.SIGTERM) == 0
     assert "Traceback" not in sink.said()
+
+
+async def test_sink_outlives_a_broker_restart_and_ends_cleanly_without_one(
+    clickhouse: ClickHouseSettings, start_sink: Any, tmp_path: Path
+) -> None:
+    with EmbeddedBroker(tmp_path / "broker", tmp_path / "broker.log") as broker:
+        kafka = KafkaSettings(
+            bootstrap=broker.bootstrap, partitions=EMBEDDED_PARTITIONS, topic_config=EMBEDDED_TOPIC_CONFIG
+        )
+        sink = start_sink(kafka, clickhouse)
+        wait_for(lambda: sink.health()[0] == 200, why=sink.said)
+        await produce_batches(kafka, 1)
+        wait_for(lambda: count(clickhouse, "batches") == 1, why=sink.said)
+        broker.stop()
+        wait_for(lambda: sink.health()[0] == 503, why=sink.said)
+        assert "Kafka" in sink.health()[1]["reason"]
+        broker.start()
+        await produce_batches(kafka, 1, first=1)
+        wait_for(lambda: count(clickhouse, "steps") == 36, why=sink.said)
+        wait_for(lambda: count(clickhouse, "batches") == 2, why=sink.said)
+        wait_for(lambda: sink.health()[0] == 200, why=sink.health)
+        broker.stop()
+        assert sink.signal(signal.SIGTERM) == 0
+        assert "Traceback" not in sink.said()

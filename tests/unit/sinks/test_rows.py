@@ -143,7 +143,13 @@ def test_batch_row_holds_the_event_and_names_every_member() -> None:
 
 def test_rewards_verdicts_registrations_and_training_have_rows() -> None:
     stamp: dict[str, Any] = {"event_id": "e", "event_time_ms": b.T0_MS, "source": "test"}
-    training: dict[str, Any] = {"run_id": b.RUN, "channel": b.CHANNEL, "batch_id": "b", "policy": "p", "policy_version": 4}
+    training: dict[str, Any] = {
+        "run_id": b.RUN,
+        "channel": b.CHANNEL,
+        "batch_id": "b",
+        "policy": "p",
+        "policy_version": 4,
+    }
     cases: list[tuple[TopicSpec, Event, list[str]]] = [
         (TRAJECTORY_EVENTS, b.registered("t-1"), ["registrations"]),
         (TRAJECTORY_EVENTS, ClockTicked(**stamp, partition=1), []),
