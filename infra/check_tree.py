@@ -10,7 +10,9 @@ from pathlib import Path
 MAX_LINES = 400
 CODE = {".py", ".sh", ".sql", ".md", ".toml", ".yaml", ".yml"}
 NOT_OURS = {"constraints.txt", "LICENSE"}
-REGISTRY = re.compile(r"(pypi|pythonhosted|npmjs|crates|repo1?\.maven|proxy\.golang)\.(org|io|com|apache\.org)")
+REGISTRY = re.compile(
+    r"(pypi|pythonhosted|npmjs|crates|repo1?\.maven|proxy\.golang)\.(org|io|com|apache\.org)"
+)
 
 
 def problems(root: Path) -> list[str]:
