@@ -101,7 +101,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--direct", action="store_true", help="against the engine itself, without gateway or report"
     )
-    parser.add_argument("--reasoning", action="store_true", help="let the engine think before each turn")
+    parser.add_argument(
+        "--reasoning", action=argparse.BooleanOptionalAction, default=True, help="think before each turn"
+    )
     parser.add_argument("--limit-s", type=float, default=600.0, help="longest a client may run")
     parser.add_argument(
         "--keep", action="store_true", help="keep logs and work directories also of what passed"

@@ -67,6 +67,7 @@ class OpenClaw:
         return {
             "agents": {"defaults": defaults},
             "models": {"mode": "replace", "providers": {"gateway": provider}},
+            "plugins": {"enabled": False},
         }
 
 
