@@ -135,11 +135,14 @@ class FollowedDirectory(LocalDirectory):
 
     def _session(self, consumer: Consumer) -> None:
         partitions: list[TopicPartition] = []
+        # Asking for one topic by name makes some brokers create it.
+        topics = consumer.list_topics(timeout=2.0).topics
         for topic in self._specs:
-            found = consumer.list_topics(topic, timeout=2.0).topics[topic].partitions
-            if not found:
+            if topic not in topics or not topics[topic].partitions:
                 raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-            partitions += [TopicPartition(topic, number, OFFSET_BEGINNING) for number in found]
+            partitions += [
+                TopicPartition(topic, number, OFFSET_BEGINNING) for number in topics[topic].partitions
+            ]
         consumer.assign(partitions)
         self._tell(self._set_following, sum(tp.topic == self._topic for tp in partitions))
         positions: _Positions = {}

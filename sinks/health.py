@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Mapping
@@ -68,7 +69,8 @@ class HealthServer:
                 self.send_header("Content-Type", content_type)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                with contextlib.suppress(ConnectionError):  # a probe that gave up waiting
+                    self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
                 """Probes come every second: not worth a line."""

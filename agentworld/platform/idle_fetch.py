@@ -14,6 +14,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from agentworld.platform.kafka import watermark_offsets
+
 _QUIET_S = 1.0
 
 
@@ -37,7 +39,7 @@ class IdleFetch:
             return
         for tp in self._consumer.committed(partitions, timeout=10):
             if tp.offset < 0:
-                low, high = self._consumer.get_watermark_offsets(tp, timeout=10)
+                low, high = watermark_offsets(self._consumer, tp)
                 tp.offset = high if from_end else low
             self._positions[tp.topic, tp.partition] = tp.offset
         self._consumer.assign(self._at_positions())

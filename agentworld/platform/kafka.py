@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -19,6 +19,13 @@ logger = logging.getLogger(__name__)
 
 _MAX_FETCH_BYTES = 2_000_000_000
 # Some brokers answer a fetch with more than was asked for; librdkafka's default limit refuses it.
+
+
+_ELECTING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 
 
 def topic_name(settings: KafkaSettings, name: str) -> str:
@@ -148,3 +155,21 @@ def ensure_topics(
                     "Check AGENTWORLD_KAFKA_BOOTSTRAP, the broker, and the right to create topics."
                 ) from exc
             time.sleep(0.2)
+
+
+def watermark_offsets(
+    consumer: Consumer, partition: TopicPartition, *, timeout_s: float = 10.0
+) -> tuple[int, int]:
+    """Offset of the first retained record, and the one after the last. Raises `KafkaException`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            left_s = max(0.1, deadline - time.monotonic())
+            low, high = consumer.get_watermark_offsets(partition, timeout=left_s)
+        except KafkaException as exc:
+            # A topic made a moment ago has no leader yet.
+            if exc.args[0].code() not in _ELECTING or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return low, high

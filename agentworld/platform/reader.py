@@ -14,7 +14,7 @@ from agentworld.contract.errors import Unavailable
 from agentworld.contract.events import Place
 from agentworld.contract.topics import TopicSpec
 from agentworld.platform.idle_fetch import IdleFetch
-from agentworld.platform.kafka import client_config, consumer_config, topic_name
+from agentworld.platform.kafka import client_config, consumer_config, topic_name, watermark_offsets
 from agentworld.platform.log import Record
 from agentworld.platform.settings import KafkaSettings
 
@@ -151,12 +151,13 @@ class KafkaPlaceReader:
 
     def _range(self, partition: int, deadline: float) -> tuple[int, int]:
         try:
-            low, high = self._consumer.get_watermark_offsets(
-                TopicPartition(self._topic, partition), timeout=max(0.1, deadline - time.monotonic())
+            return watermark_offsets(
+                self._consumer,
+                TopicPartition(self._topic, partition),
+                timeout_s=max(0.1, deadline - time.monotonic()),
             )
         except KafkaException as exc:
             raise Unavailable(f"{self._topic}/{partition}: {exc.args[0].str()}") from exc
-        return low, high
 
     def _read(self, partition: int, offsets: list[int], deadline: float) -> list[Record]:
         records = []

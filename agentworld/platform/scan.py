@@ -11,16 +11,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from agentworld.contract.errors import Unavailable
 from agentworld.contract.topics import TopicSpec
-from agentworld.platform.kafka import consumer_config, topic_name
+from agentworld.platform.kafka import consumer_config, topic_name, watermark_offsets
 from agentworld.platform.log import Record
 from agentworld.platform.reader import to_record
 from agentworld.platform.settings import KafkaSettings
-
-_ELECTING = (
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-)
 
 
 def scan_topic(
@@ -54,32 +48,19 @@ def scan_topic(
 
 
 def _retained(consumer: Consumer, settings: KafkaSettings, topic: str) -> list[TopicPartition]:
-    metadata: Any = consumer.list_topics(topic, timeout=10).topics[topic]
-    if metadata.error is not None:
+    # Asking for one topic by name makes some brokers create it.
+    metadata: Any = consumer.list_topics(timeout=10).topics.get(topic)
+    if metadata is None:
         raise Unavailable(
             f"{topic} does not exist on {settings.bootstrap}: has anything run against this broker yet, and "
             "is AGENTWORLD_KAFKA_TOPIC_PREFIX right?"
         )
     starts = []
     for partition in metadata.partitions:
-        low, high = _watermarks(consumer, TopicPartition(topic, partition))
+        low, high = watermark_offsets(consumer, TopicPartition(topic, partition))
         if low < high:
             starts.append(TopicPartition(topic, partition, low))
     return starts
-
-
-def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    deadline = time.monotonic() + 10
-    while True:
-        try:
-            low, high = consumer.get_watermark_offsets(partition, timeout=10)
-        except KafkaException as exc:
-            # A topic made a moment ago has no leader yet.
-            if exc.args[0].code() not in _ELECTING or time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-        else:
-            return low, high
 
 
 def _read_to_end(consumer: Consumer, prefix: str, unread: set[int], timeout_s: float) -> Iterator[Record]:
