@@ -46,7 +46,7 @@ def installed() -> bool:
 def _run(argv: Sequence[str], *, env: Mapping[str, str]) -> None:
     done = subprocess.run(argv, cwd=HOME, env=dict(env), capture_output=True, text=True, check=False)
     if done.returncode:
-        raise InstallError(f"{' '.join(argv)} failed in {HOME}:\n{(done.stdout + done.stderr)[-3000:]}")
+        raise InstallError(f"{' '.join(argv)} failed in {HOME}:\n{(done.stderr or done.stdout)[:2000]}")
 
 
 def _install_clis() -> None:
@@ -59,7 +59,8 @@ def _install_clis() -> None:
     for name in _NPM_FILES:
         shutil.copy(HERE / name, HOME / name)
     # Install scripts run one by one below: openclaw's refuses any Node but 24, which is not there yet.
-    _run([npm, "ci", "--ignore-scripts", "--loglevel=error"], env=os.environ)
+    # Not `npm ci`: it gives up where a registry lacks another platform's optional package.
+    _run([npm, "install", "--ignore-scripts", "--loglevel=error"], env=os.environ)
     _run([npm, "rebuild", "node"], env=os.environ)
     on_node_24 = os.environ | {"PATH": f"{NODE_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
     _run([npm, "rebuild", *_WITH_SCRIPTS], env=on_node_24)
