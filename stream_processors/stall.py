@@ -6,11 +6,11 @@ import asyncio
 import logging
 import time
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from agentworld.contract.errors import Unavailable
-from agentworld.platform.kafka import admin_client, topic_name
+from agentworld.platform.kafka import admin_client, consumer_config, topic_name
 from agentworld.platform.settings import KafkaSettings
 from stream_processors.topics import APP_NAME
 from stream_processors.worker import Worker
@@ -27,6 +27,9 @@ async def watch_stall(worker: Worker, kafka: KafkaSettings, timeout_ms: int) -> 
     A broker that is away is no stall.
     """
     admin = admin_client(kafka)
+    # It never subscribes, so it is no member. The admin client's call for a group's offsets is not
+    # used: it crashes the process (librdkafka 2.16) when a broker has just come back.
+    group = Consumer(consumer_config(kafka, group=topic_name(kafka, APP_NAME), client_id="stall-watch"))
     behind_since: dict[tuple[_At, int], float] = {}
     not_ready_since = time.monotonic()
     while True:
@@ -38,7 +41,7 @@ async def watch_stall(worker: Worker, kafka: KafkaSettings, timeout_ms: int) -> 
                 for stage in worker.stages
                 for partition in stage.partitions
             ]
-            behind = await asyncio.to_thread(_behind, admin, topic_name(kafka, APP_NAME), positions)
+            behind = await asyncio.to_thread(_behind, admin, group, positions)
         except KafkaException as exc:
             logger.warning("no answer about offsets: %s", exc.args[0].str())
             behind_since, not_ready_since = {}, now
@@ -52,17 +55,18 @@ async def watch_stall(worker: Worker, kafka: KafkaSettings, timeout_ms: int) -> 
             worker.fail(Unavailable(f"stalled: no partitions assigned and recovered for {timeout_ms} ms"))
 
 
-def _behind(admin: AdminClient, group: str, positions: list[TopicPartition]) -> dict[tuple[_At, int], int]:
+def _behind(
+    admin: AdminClient, group: Consumer, positions: list[TopicPartition]
+) -> dict[tuple[_At, int], int]:
     """Lag of partitions that have one, by partition and committed offset (-1: none yet)."""
     if not positions:
         return {}
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-    request = ConsumerGroupTopicPartitions(group, positions)
-    [answer] = admin.list_consumer_group_offsets([request], request_timeout=_REQUEST_TIMEOUT_S).values()
+    answer = group.committed(positions, timeout=_REQUEST_TIMEOUT_S)
     ends = admin.list_offsets(dict.fromkeys(positions, latest), request_timeout=_REQUEST_TIMEOUT_S)
     end_offsets = {(tp.topic, tp.partition): end.result().offset for tp, end in ends.items()}
-    committed = {(tp.topic, tp.partition): tp.offset for tp in answer.result().topic_partitions or ()}
+    committed = {(tp.topic, tp.partition): tp.offset for tp in answer}
     fresh = [tp for tp in positions if committed.get((tp.topic, tp.partition), -1) < 0]
     starts: dict[_At, int] = {}
     if fresh:

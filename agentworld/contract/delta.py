@@ -65,6 +65,8 @@ def ids_digest(ids: Sequence[TokenId]) -> str:
 
 def common_prefix(a: Sequence[object], b: Sequence[object]) -> int:
     """Length of the longest common prefix, by halving: slices compare in C."""
+    if type(a) is not type(b):  # a slice of a list never equals one of a tuple
+        a, b = list(a), list(b)
     size = min(len(a), len(b))
     if a[:size] == b[:size]:
         return size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import os
@@ -23,7 +24,11 @@ class _JsonFormatter(logging.Formatter):
 
 
 def configure_logging(service: str) -> None:
-    """Set up the root logger. `AGENTWORLD_LOG_LEVEL` and `AGENTWORLD_LOG_FORMAT` (text, json)."""
+    """Set up the root logger. `AGENTWORLD_LOG_LEVEL` and `AGENTWORLD_LOG_FORMAT` (text, json).
+
+    A crash in a native library leaves the Python stacks of all threads on standard error.
+    """
+    faulthandler.enable()
     handler = logging.StreamHandler(sys.stderr)
     if os.environ.get("AGENTWORLD_LOG_FORMAT", "text") == "json":
         handler.setFormatter(_JsonFormatter())

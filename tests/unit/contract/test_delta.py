@@ -38,6 +38,10 @@ def test_common_prefix_is_the_longest(a, b):
     assert n == min(len(a), len(b)) or a[n] != b[n]
 
 
+def test_sequences_of_different_types_share_a_prefix_too():
+    assert common_prefix([1, 2, 3], (1, 2, 4)) == 2
+
+
 @given(turns=st.lists(st.tuples(PROMPTS, TOKENS, st.booleans()), min_size=1, max_size=6), data=st.data())
 def test_expansion_undoes_shortening_in_any_order(turns, data):
     steps, leaves, whole = [], [], {}
