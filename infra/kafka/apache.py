@@ -119,7 +119,13 @@ class ApacheKafka:
     def _format(self, program: str, classpath: str, properties: Path) -> None:
         if (self._data_dir / "log" / "meta.properties").exists():
             return
-        tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={new_cluster_id()}", "-c", str(properties)]
+        tool = [
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={new_cluster_id()}",
+            "-c",
+            str(properties),
+        ]
         done = subprocess.run(
             [program, *_JVM, "-Xmx128m", "-cp", classpath, *tool],
             env=_environment(),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentworld.platform.clickhouse import connect
+from infra.local.ports import free_port
 from infra.local.stack import LocalStack, StackOptions
 from recipes.quickstart import evidence
 from recipes.quickstart.engine.process import EngineProcess, engine_process
@@ -33,6 +34,9 @@ def stack_with_engine(root: Path, **options: object) -> Iterator[tuple[LocalStac
             StackOptions(
                 data_dir=root / "data",
                 upstream_url=engine.url,
+                # Never the default ports: what a broken-off run left behind must not find this one.
+                kafka_port=free_port(),
+                gateway_port=free_port(),
                 environment=SHORT_WAITS,
                 **options,  # type: ignore[arg-type]
             )
