@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from agentworld.contract.errors import ContractViolation
 from gateway.canonical import ChatCall
 from gateway.engine import Answer
@@ -33,12 +35,12 @@ def retokenize(call: ChatCall, answer: Answer, tokenizer: Tokenizer) -> None:
     """Give `answer` the ids that it lacks. Does nothing where the engine gave the ids of all choices."""
     if all(choice.ids is not None for choice in answer.choices.values()):
         return
-    messages = [json.loads(message) for message in call.messages]
-    tools = json.loads(call.tools) if call.tools is not None else None
+    messages = [msgspec.json.decode(message) for message in call.messages]
+    tools = msgspec.json.decode(call.tools) if call.tools is not None else None
     prompt = tokenizer.prompt_ids(messages, tools)
     turns = {index: choice.message for index, choice in answer.choices.items()}
     ids = {
-        index: tokenizer.response_ids(messages, tools, json.loads(turn))
+        index: tokenizer.response_ids(messages, tools, msgspec.json.decode(turn))
         for index, turn in turns.items()
         if turn is not None
     }
