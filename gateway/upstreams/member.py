@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from gateway.canonical import ChatCall
 from gateway.engine import Answer
-from gateway.engines import adapter_of
+from gateway.engines import EngineAdapter, adapter_of
+from gateway.engines.completions import CompletionsAdapter
 from gateway.engines.tokenizers import Tokenizer, load_tokenizer, retokenize
 from gateway.failures import Failure
 from gateway.upstream_settings import EngineSettings, UpstreamSettings
@@ -31,7 +32,8 @@ class Member:
         self.settings = settings
         self.name = settings.name
         self.http = EngineHttp(settings)
-        self.adapter = adapter_of(settings.kind, logprobs=settings.logprobs)
+        self._chat = adapter_of(settings.kind, logprobs=settings.logprobs)
+        self._completions = CompletionsAdapter(logprobs=settings.logprobs)
         self.breaker = Breaker(
             failures=upstreams.breaker_failures,
             open_s=upstreams.breaker_open_ms / 1000,
@@ -67,6 +69,10 @@ class Member:
         """Wait while calls are held."""
         await self._open_gate.wait()
 
+    def adapter_for(self, call: ChatCall) -> EngineAdapter:
+        """What speaks the protocol that the call takes at this engine."""
+        return self._chat if call.is_chat else self._completions
+
     async def model_name(self, asked: str | None, *, authorization: str) -> str:
         """The engine's name for its model; `asked` is used where given. Raises `UpstreamFailed`."""
         if asked is not None:
@@ -91,14 +97,16 @@ class Member:
         """Send the call, less what this engine is known to refuse. Raises `UpstreamFailed`."""
         name = await self.model_name(model, authorization=authorization)
         refused = self._refused[name]
+        adapter = self.adapter_for(call)
+        path = "/chat/completions" if call.is_chat else "/completions"
         while True:
-            body = self.adapter.body(call, model=name, without=refused)
+            body = adapter.body(call, model=name, without=refused)
             try:
-                return await self.http.begin("/chat/completions", body, authorization=authorization)
+                return await self.http.begin(path, body, authorization=authorization)
             except UpstreamFailed as exc:
                 if exc.answered not in _REFUSALS:
                     raise
-                added = {n for n in self.adapter.added(call) if n not in refused and n not in call.fields}
+                added = {n for n in adapter.added(call) if n not in refused and n not in call.fields}
                 named = {n for n in added if _names(exc.failure, n)}
                 if not named:
                     raise
@@ -109,7 +117,7 @@ class Member:
 
     async def complete(self, call: ChatCall, answer: Answer) -> None:
         """Give a whole answer the ids it lacks, where a tokenizer is configured."""
-        if self._tokenizer is not None and answer.choices:
+        if self._tokenizer is not None and call.is_chat and answer.choices:
             try:
                 await asyncio.to_thread(retokenize, call, answer, self._tokenizer)
             except Exception:  # a tokenizer or template of the user's: the step goes without ids

@@ -51,7 +51,7 @@ class Pool:
             call, answer, model=model, authorization=authorization, affinity=affinity
         )
         try:
-            yield UpstreamReply(reply, member.adapter.reading(call, answer))
+            yield UpstreamReply(reply, member.adapter_for(call).reading(call, answer))
             member.breaker.succeeded()
             await member.complete(call, answer)
         except UpstreamFailed as exc:

@@ -20,9 +20,11 @@ from gateway.asgi import Message
 from gateway.canonical import ChatCall
 from gateway.capture import Arrival, captured_steps
 from gateway.dialects import ChatCompletions
-from gateway.engine import engine_body
+from gateway.engine import Answer
+from gateway.engines import adapter_of
 from gateway.exchange import Exchange
 from gateway.sse import SseParser
+from gateway.upstreams.reply import UpstreamReply
 from tests.unit.gateway.scripted_engine import TOOL, sse_bytes, stream_chunks
 
 
@@ -47,12 +49,12 @@ class CutUpstream:
     def __init__(self, parts: Sequence[bytes]) -> None:
         self._parts = parts
 
-    async def model_for(self, name: str, *, authorization: str) -> str:
-        return name
-
     @asynccontextmanager
-    async def chat(self, body: bytes, *, authorization: str) -> AsyncIterator[CutReply]:
-        yield CutReply(self._parts)
+    async def ask(
+        self, call: ChatCall, answer: Answer, *, authorization: str, affinity: str
+    ) -> AsyncIterator[UpstreamReply]:
+        http: Any = CutReply(self._parts)
+        yield UpstreamReply(http, adapter_of("vllm").reading(call, answer))
 
 
 def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
@@ -166,5 +168,5 @@ def test_any_json_object_is_a_call_that_can_be_asked_and_captured_or_a_clear_err
 ) -> None:
     call = parsed(json.dumps({"messages": [{"role": "user"}]} | body).encode())
     if call is not None:
-        msgspec.json.decode(engine_body(call, model="m"))
+        msgspec.json.decode(adapter_of("vllm").body(call, model="m"))
         msgspec.json.encode(call.sampling)

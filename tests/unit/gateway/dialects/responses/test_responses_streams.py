@@ -215,12 +215,6 @@ def test_errors_have_openais_shape() -> None:
     failure = Failure.of(InvalidInput("`input` is missing", code="invalid_request", status=400))
     body = msgspec.json.decode(dialect().error(failure))
     assert body["error"]["type"] == "invalid_request_error"
-    (event,) = events_of(dialect().error_event(failure))
-    assert (event["type"], event["code"], event["message"]) == (
-        "error",
-        "invalid_request",
-        "`input` is missing",
-    )
 
 
 def test_a_call_of_another_dialect_is_a_programming_error() -> None:
