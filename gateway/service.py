@@ -120,11 +120,17 @@ async def serve(settings: GatewaySettings, kafka: KafkaSettings) -> None:
         kafka, policies, client_id=client_id, max_trajectories=settings.directory_max_trajectories
     )
     upstream = Upstream(settings)
+    policies.tell(upstream.published)
 
     def health() -> tuple[bool, dict[str, object]]:
         able = not publisher.refusing
         status = "ok" if able else "the broker is away and the spool is full: calls get 503"
-        return able, {"status": status, "directory_followed": directory.following, **publisher.state}
+        return able, {
+            "status": status,
+            "directory_followed": directory.following,
+            **publisher.state,
+            "engines": upstream.state(),
+        }
 
     app = create_app(
         settings,

@@ -103,6 +103,7 @@ async def running_gateway(
     upstream = Upstream(chosen)
     directory = LocalDirectory() if directory is None else directory
     policies = PolicyVersions()
+    policies.tell(upstream.published)
     app = create_app(
         chosen,
         publisher=publisher or log.publisher(),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentworld.contract.errors import ContractViolation
+from gateway import upstreams
 from gateway.settings import GatewaySettings
 from gateway.upstream import Upstream
 from gateway.upstream_settings import EngineSettings, UpstreamSettings, load_upstreams
@@ -46,6 +47,11 @@ def test_a_file_may_be_toml_or_json(tmp_path: Path) -> None:
     assert [pool.policy_name for pool in settings.pools] == ["policy", None]
     assert GatewaySettings(upstreams_file=tmp_path / "u.toml").upstream_kind == "vllm"
     assert UpstreamSettings.of(GatewaySettings(upstreams_file=tmp_path / "u.toml")) == settings
+
+
+def test_the_example_file_can_be_used() -> None:
+    pools = load_upstreams(Path(upstreams.__file__).parent / "example.toml").pools
+    assert [engine.kind for pool in pools for engine in pool.engines] == ["vllm", "sglang", "openai"]
 
 
 @pytest.mark.parametrize(
