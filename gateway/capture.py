@@ -95,13 +95,15 @@ def captured_steps(
     prompt = Prompt(ids=token_array(answer.prompt_ids), messages=call.messages, tools=call.tools)
     delta = shorten(prompt, leaves)
     choices = [answer.choices[i] for i in sorted(answer.choices)] or [Choice(0)]
+    # The gateway's view is of the trajectory's policy: it says nothing of a judge or of another policy.
+    viewed = answer.trainable and answer.policy in {None, arrival.policy}
     engine_call = EngineCall(
         engine=answer.engine or engine,
         model=answer.model,
         request_id=answer.request_id,
         policy=arrival.policy if answer.policy is None else answer.policy,
-        policy_version_start=_first(answer.version_start, arrival.policy_version),
-        policy_version_end=_first(answer.version_end, ending.policy_version),
+        policy_version_start=_first(answer.version_start, arrival.policy_version if viewed else None),
+        policy_version_end=_first(answer.version_end, ending.policy_version if viewed else None),
         logprobs_mode=answer.logprobs_mode,
     )
     steps: list[tuple[StepCaptured, Leaf | None]] = []
