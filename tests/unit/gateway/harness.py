@@ -95,9 +95,10 @@ async def running_gateway(
     *,
     publisher: Publisher | None = None,
     directory: Directory | None = None,
+    server: dict[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[RunningGateway]:
-    """A gateway over an in-memory log and the engine at `engine_url`."""
+    """A gateway over an in-memory log and the engine at `engine_url`. `server`: options of uvicorn."""
     log = InMemoryLog()
     chosen = GatewaySettings(upstream_url=engine_url, **settings)
     upstream = Upstream(chosen)
@@ -112,15 +113,16 @@ async def running_gateway(
         policies=policies,
     )
     listener = socket.create_server(("127.0.0.1", 0))
-    server = _Server(uvicorn.Config(app, http="httptools", lifespan="off", log_config=None, access_log=False))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started:
+    options = {"http": "httptools", "lifespan": "off", "log_config": None, "access_log": False}
+    running = _Server(uvicorn.Config(app, **options | (server or {})))
+    serving = asyncio.create_task(running.serve(sockets=[listener]))
+    while not running.started:
         await asyncio.sleep(0.01)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
         async with aiohttp.ClientSession() as http:
             yield RunningGateway(url, http, log, directory, policies)
     finally:
-        server.should_exit = True
+        running.should_exit = True
         await serving
         await upstream.close()
