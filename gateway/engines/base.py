@@ -15,6 +15,9 @@ EngineKind = Literal["vllm", "sglang", "openai", "policy_server"]
 TRUE = msgspec.Raw(b"true")
 NULL = msgspec.Raw(b"null")
 
+_REASONING = (b'"reasoning"', b'"reasoning_content"')
+"""The two names it goes by in messages."""
+
 _messages = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
@@ -63,8 +66,9 @@ def merged(
 
 
 def with_reasoning_as(messages: msgspec.Raw, name: str | None) -> msgspec.Raw:
-    """Messages whose `reasoning` is called `name`, or is left out where `name` is None."""
-    if b'"reasoning' not in bytes(messages):
+    """Messages whose reasoning is called `name`, or is left out where `name` is None."""
+    data = bytes(messages)
+    if not any(field in data for field in _REASONING if field != f'"{name}"'.encode()):
         return messages
     try:
         parsed = _messages.decode(messages)
