@@ -21,6 +21,7 @@ from gateway.app import create_app
 from gateway.broker import KafkaBroker
 from gateway.durable import DurablePublisher
 from gateway.follower import FollowedDirectory
+from gateway.http_server import bounded_http
 from gateway.policies import PolicyVersions
 from gateway.settings import GatewaySettings
 from gateway.spool import Spool
@@ -146,7 +147,7 @@ async def serve(settings: GatewaySettings, kafka: KafkaSettings) -> None:
     server = _Server(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=bounded_http(settings.max_header_bytes),
             ws="none",
             log_config=None,
             access_log=False,

@@ -19,6 +19,7 @@ from agentworld.platform.log import Publisher
 from agentworld.platform.memory import InMemoryLog
 from gateway.app import create_app
 from gateway.directory import Directory, LocalDirectory
+from gateway.http_server import bounded_http
 from gateway.policies import PolicyVersions
 from gateway.settings import GatewaySettings
 from gateway.upstream import Upstream
@@ -113,7 +114,12 @@ async def running_gateway(
         policies=policies,
     )
     listener = socket.create_server(("127.0.0.1", 0))
-    options = {"http": "httptools", "lifespan": "off", "log_config": None, "access_log": False}
+    options = {
+        "http": bounded_http(chosen.max_header_bytes),
+        "lifespan": "off",
+        "log_config": None,
+        "access_log": False,
+    }
     running = _Server(uvicorn.Config(app, **options | (server or {})))
     serving = asyncio.create_task(running.serve(sockets=[listener]))
     while not running.started:

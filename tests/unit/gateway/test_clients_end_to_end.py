@@ -25,7 +25,9 @@ from tests.unit.gateway.token_engine import TokenEngine, Turn, sampling
 
 SPELT = '{"b": 2,  "a":1}'
 """Arguments as no client writes them."""
-CALLS = Turn("Let me add.", "One and two.", (("chatcmpl-tool-1", "add", SPELT), ("chatcmpl-tool-2", "add", SPELT)))
+CALLS = Turn(
+    "Let me add.", "One and two.", (("chatcmpl-tool-1", "add", SPELT), ("chatcmpl-tool-2", "add", SPELT))
+)
 ANSWER = Turn("It is 3 in both cases.", "Read off.")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
 TASK = "Add 1 and 2, twice."
@@ -76,7 +78,9 @@ async def test_openai_chat_completions(stream: bool) -> None:
         messages: list[Any] = [{"role": "user", "content": TASK}]
         turn = await chat_turn(client, stream, messages)
         for call in turn["tool_calls"]:
-            call["function"]["arguments"] = json.dumps(json.loads(call["function"]["arguments"]), sort_keys=True)
+            call["function"]["arguments"] = json.dumps(
+                json.loads(call["function"]["arguments"]), sort_keys=True
+            )
         messages.append(turn)
         messages += [{"role": "tool", "tool_call_id": c["id"], "content": "3"} for c in turn["tool_calls"]]
         final = await chat_turn(client, stream, messages)

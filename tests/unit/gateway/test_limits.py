@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,7 +13,13 @@ from aiohttp import web
 
 from gateway.client_reply import ClientReply, Pace
 from tests.unit.gateway.harness import HI, running_gateway
-from tests.unit.gateway.scripted_engine import ScriptedEngine, reply_body, running_engine, sse_bytes, stream_chunks
+from tests.unit.gateway.scripted_engine import (
+    ScriptedEngine,
+    reply_body,
+    running_engine,
+    sse_bytes,
+    stream_chunks,
+)
 
 STREAM = {**HI, "stream": True}
 MiB = 1024 * 1024
@@ -54,7 +61,9 @@ async def test_a_key_has_so_many_calls_under_way_and_no_more(engine: ScriptedEng
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_answer_beyond_the_limit_is_cut_off_and_says_so(engine: ScriptedEngine, stream: bool) -> None:
+async def test_an_answer_beyond_the_limit_is_cut_off_and_says_so(
+    engine: ScriptedEngine, stream: bool
+) -> None:
     async with running_gateway(engine.url, max_answer_bytes=500) as gateway:
         await gateway.register()
         _, text = await gateway.chat_text({**HI, "stream": stream})
@@ -119,6 +128,22 @@ async def test_a_client_that_reads_nothing_for_too_long_is_let_go() -> None:
         assert reply.stalled
         await reply.end(b"data: [DONE]\n\n")
         await beside
+
+
+@pytest.mark.parametrize("head", ["GET / HTTP/1.1\r\nx: ", "GET /", "x" * 10])
+async def test_a_head_that_never_ends_is_431_or_400(engine: ScriptedEngine, head: str) -> None:
+    async with running_gateway(engine.url, max_header_bytes=4096) as gateway:
+        host, port = gateway.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head.encode())
+        with contextlib.suppress(ConnectionError):
+            for _ in range(20):
+                writer.write(b"a" * 1000)
+                await writer.drain()
+        async with asyncio.timeout(20):
+            reply = await reader.readuntil(b"\r\n")
+        assert reply.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+        writer.close()
 
 
 async def test_every_chat_event_is_one_line_to_every_client(engine: ScriptedEngine) -> None:

@@ -154,7 +154,9 @@ async def test_generate_is_token_in_token_out(captured: str) -> None:
         }
         if captured == "by body":
             body |= {"trajectory_uid": "t1", "prompt_uid": "p1"}
-        status, reply = await gateway.post("/t1/p1/v1/generate" if captured == "by path" else "/generate", body)
+        status, reply = await gateway.post(
+            "/t1/p1/v1/generate" if captured == "by path" else "/generate", body
+        )
         assert status == 200
         assert reply == {"token_ids": [10, 11], "log_probs": [-0.1, -0.2], "stop_reason": "stop"}
         asked = engine.requests[0]
@@ -184,9 +186,10 @@ async def test_what_cannot_be_generated_is_400_and_names_the_field(body: Any, fi
 
 @pytest.mark.parametrize("at", ["/t1/p1", ""])
 async def test_tokens_are_counted_by_the_engine_else_estimated(at: str) -> None:
-    async with running() as (gateway, engine), anthropic.AsyncAnthropic(
-        base_url=gateway.url + at, api_key="none", max_retries=0
-    ) as client:
+    async with (
+        running() as (gateway, engine),
+        anthropic.AsyncAnthropic(base_url=gateway.url + at, api_key="none", max_retries=0) as client,
+    ):
         messages: Any = HI["messages"]
         counted = await client.messages.count_tokens(model="default", messages=messages, system="Be kind.")
         assert counted.input_tokens == 42

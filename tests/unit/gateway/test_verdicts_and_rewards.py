@@ -14,11 +14,19 @@ from gateway.rewarding import load_reward_function
 from tests.unit.gateway.harness import RunningGateway, running_gateway
 from tests.unit.gateway.scripted_engine import ScriptedEngine, running_engine
 
-QUESTION = {"prompt_ids": [1, 2], "response_ids": [3, 4], "extra_fields": {"k": 1}, "dataset_fields": {"gt": 7}}
+QUESTION = {
+    "prompt_ids": [1, 2],
+    "response_ids": [3, 4],
+    "extra_fields": {"k": 1},
+    "dataset_fields": {"gt": 7},
+}
 
 
 def scored(**fields: Any) -> dict[str, Any]:
-    return {"reward_score": len(fields["response_ids"]), "reward_extra_info": {"gt": fields["dataset_fields"]["gt"]}}
+    return {
+        "reward_score": len(fields["response_ids"]),
+        "reward_extra_info": {"gt": fields["dataset_fields"]["gt"]},
+    }
 
 
 async def plain(**fields: Any) -> float:
@@ -64,7 +72,12 @@ async def test_a_verdict_is_on_a_trajectory_or_on_its_group(gateway: RunningGate
     await gateway.post("/t1/p1/v1/verdict", {"decision": "accept", "whole_group": True, "group_id": "g"})
     one, whole = verdicts(gateway)
     assert (one.decision, one.trajectory_id, one.group_id) == ("reject", "t1", group)
-    assert (one.given_by, one.given_by_kind, one.reason, one.value) == ("ann", "person", "cheats", {"rule": 1})
+    assert (one.given_by, one.given_by_kind, one.reason, one.value) == (
+        "ann",
+        "person",
+        "cheats",
+        {"rule": 1},
+    )
     assert (whole.decision, whole.trajectory_id, whole.group_id) == ("accept", None, "g")
 
 

@@ -31,7 +31,8 @@ class Turn:
             message["reasoning"] = self.reasoning
         if self.calls:
             message["tool_calls"] = [
-                {"id": i, "type": "function", "function": {"name": n, "arguments": a}} for i, n, a in self.calls
+                {"id": i, "type": "function", "function": {"name": n, "arguments": a}}
+                for i, n, a in self.calls
             ]
         return message
 
@@ -99,9 +100,9 @@ class TokenEngine:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for chunk in _chunks(turn, sampled, reason):
-            chunk |= {**head, "object": "chat.completion.chunk"}
-            chunk |= {"prompt_token_ids": prompt} if chunk["choices"][0].get("first") else {}
-            await response.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+            first = {"prompt_token_ids": prompt} if chunk["choices"][0].get("first") else {}
+            whole = {**chunk, **head, "object": "chat.completion.chunk", **first}
+            await response.write(b"data: " + json.dumps(whole).encode() + b"\n\n")
         last = json.dumps({**head, "object": "chat.completion.chunk", "choices": [], "usage": usage})
         await response.write(f"data: {last}\n\ndata: [DONE]\n\n".encode())
         await response.write_eof()
