@@ -160,15 +160,19 @@ def _trajectory_routes(
 def _service_routes(
     app: FastAPI, upstream: Upstream, health: Health, reward_function: RewardFunction | None
 ) -> None:
-    @app.post("/compute_reward")
+    @app.post("/compute_reward", responses={501: {"description": "No reward function is configured."}})
     async def compute(body: RewardQuestion) -> ComputedReward:
         """Score a response with the configured reward function; 501 where there is none."""
         return await compute_reward(reward_function, body)
 
-    @app.get("/v1/models")
     @app.get("/{trajectory_id}/{prompt_id}/v1/models")
+    async def models_of(trajectory_id: TrajectoryId, prompt_id: PromptId, request: Request) -> Response:
+        """The same, for clients that are told one base URL."""
+        return await models(request)
+
+    @app.get("/v1/models")
     async def models(request: Request) -> Response:
-        """The engine's models."""
+        """The engines' models."""
         listed = await upstream.models(authorization=authorization(request.scope))
         return Response(listed, media_type="application/json")
 

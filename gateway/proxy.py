@@ -123,7 +123,7 @@ class Proxy:
         body = await read_body(scope, receive, max_bytes=self._bounds.max_body_bytes)
         call = dialect.parse(body)
         client_ids = call.client_ids | header_ids(scope)
-        entry, placed = await self._place(ids or call.place, call, client_ids)
+        entry, placed = await self._place(dialect, ids or call.place, call, client_ids)
         captured = None
         if entry is not None:
             arrival = Arrival(
@@ -166,12 +166,12 @@ class Proxy:
         return exchange.status
 
     async def _place(
-        self, ids: tuple[str, str] | None, call: ChatCall, client_ids: dict[str, str]
+        self, dialect: Dialect, ids: tuple[str, str] | None, call: ChatCall, client_ids: dict[str, str]
     ) -> tuple[Entry | None, Placed | None]:
         """The trajectory that the call belongs to; none where it is answered without being captured."""
         if ids is not None:
             return await open_entry(self._directory, *ids), None
-        if not call.messages:
+        if dialect.protocol == "generate":
             return None, None
         if self._online is None:
             raise InvalidInput(

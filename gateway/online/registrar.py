@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,7 +46,7 @@ class Online:
 
     async def place(self, call: ChatCall, ids: Mapping[str, str]) -> Placed:
         """The open trajectory of the call, registered now if it begins one."""
-        said = prefixes(call.messages)
+        said = prefixes(call.messages) if call.is_chat else [_prompt_digest(call)]
         name = named(ids)
         if name is not None:
             return Placed(await self._named(name), said)
@@ -98,6 +99,11 @@ class Online:
 def _ids_of(key: str, part: int) -> tuple[str, str]:
     trajectory = derived_id("online-trajectory", key, part)
     return f"online-{trajectory}", f"online-{derived_id('online-task', key)}"
+
+
+def _prompt_digest(call: ChatCall) -> bytes:
+    """Of a text completion, which no other continues."""
+    return hashlib.blake2b(bytes(call.fields["prompt"]), digest_size=16).digest()
 
 
 def _opening(call: ChatCall, said: Sequence[bytes]) -> bytes:

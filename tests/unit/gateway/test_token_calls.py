@@ -115,6 +115,15 @@ async def test_a_text_completion_is_captured_with_its_ids(prompt: Any, stream: b
         check_step(gateway, "completions")
 
 
+async def test_a_text_completion_without_a_trajectory_begins_one() -> None:
+    async with running() as (gateway, _):
+        for prompt in ("a", "a", "b"):
+            assert (await gateway.post("/v1/completions", {"prompt": prompt}))[0] == 200
+        steps = gateway.steps
+        assert len({step.trajectory_id for step in steps}) == 3
+        assert len({step.prompt_id for step in steps}) == 2
+
+
 async def test_ids_sent_as_the_prompt_are_the_prompt_where_the_engine_does_not_repeat_them() -> None:
     async with running() as (gateway, engine):
         engine.tells_prompt_ids = False
