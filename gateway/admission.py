@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gateway.failures import Failure
@@ -33,11 +33,12 @@ class Admission:
         self._open: Counter[str] = Counter()
 
     @contextmanager
-    def admitted(self, caller: str) -> Iterator[None]:
-        """A call is under way within the block. Raises `TooManyCalls`."""
+    def admitted(self, key: Callable[[], str]) -> Iterator[None]:
+        """A call of the caller `key()` is under way within the block. Raises `TooManyCalls`."""
         if not self._limit:
             yield
             return
+        caller = key()
         if self._open[caller] >= self._limit:
             raise TooManyCalls(self._limit)
         self._open[caller] += 1

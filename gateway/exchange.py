@@ -30,7 +30,10 @@ MiB = 1024 * 1024
 
 
 class Exchange:
-    """Runs one call. After `run` the reply is complete but for what `finish` or `fail` sends."""
+    """Runs one call. After `run` the reply is complete but for what `finish` or `fail` sends.
+
+    `step_id` is empty for a call that is not captured; `affinity` is the trajectory's id.
+    """
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class Exchange:
         self._started = started
         self._affinity = affinity
         self._max_answer_bytes = max_answer_bytes
-        self._headers = [(b"x-agentworld-step-id", step_id.encode())]
+        self._headers = [(b"x-agentworld-step-id", step_id.encode())] if step_id else []
         self._reply = ClientReply(send, self._headers, pace or Pace())
         self._client: ClientStream | None = dialect.stream(call) if call.stream else None
         self.answer = Answer()

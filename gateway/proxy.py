@@ -93,7 +93,7 @@ class Proxy:
         gauge("gateway_open_calls").inc()
         status = "refused"
         try:
-            with self._admission.admitted(caller_key(scope)):
+            with self._admission.admitted(lambda: caller_key(scope)):
                 status = await self._serve(dialect, ids, scope, receive, send, started)
         except (InvalidInput, Unavailable) as exc:
             failure = Failure.of(exc)
@@ -143,7 +143,7 @@ class Proxy:
             call,
             self._upstream,
             send,
-            step_id=step_id,
+            step_id=step_id if captured is not None else "",
             started=started,
             affinity=entry.trajectory_id if entry is not None else "",
             pace=self._bounds.pace,

@@ -136,10 +136,22 @@ def _encode(call: ChatCall, engine: EngineObject) -> bytes:
     return msgspec.json.encode(fields)
 
 
+def _with_reasoning_content(message: msgspec.Raw) -> msgspec.Raw:
+    """vLLM's `reasoning` under the name that most clients read, too."""
+    raw = bytes(message)
+    if b'"reasoning"' not in raw or b'"reasoning_content"' in raw:
+        return message
+    fields = msgspec.json.decode(message, type=dict[str, msgspec.Raw])
+    if "reasoning" in fields:
+        fields["reasoning_content"] = fields["reasoning"]
+    return msgspec.Raw(msgspec.json.encode(fields))
+
+
 def _choice(call: ChatCall, choice: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
-    if call.wants_logprobs and call.wants_token_ids:
-        return choice
     shown = dict(choice)
+    for key in ("message", "delta"):
+        if key in shown:
+            shown[key] = _with_reasoning_content(shown[key])
     if not call.wants_token_ids:
         shown.pop("token_ids", None)
     if not call.wants_logprobs and "logprobs" in shown:

@@ -77,6 +77,7 @@ async def test_openai_chat_completions(stream: bool) -> None:
         await gateway.register()
         messages: list[Any] = [{"role": "user", "content": TASK}]
         turn = await chat_turn(client, stream, messages)
+        assert stream or turn["reasoning_content"] == CALLS.reasoning
         for call in turn["tool_calls"]:
             call["function"]["arguments"] = json.dumps(
                 json.loads(call["function"]["arguments"]), sort_keys=True
