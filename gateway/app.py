@@ -1,25 +1,37 @@
-"""The gateway as an ASGI application: proxied calls go straight to `Proxy`, the rest to FastAPI."""
+"""The gateway as an ASGI application: its parts put together, and who gets which request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 
 from fastapi import FastAPI
 
 from agentworld.contract.errors import InvalidInput
 from agentworld.platform.log import Publisher
+from gateway.admission import Admission
 from gateway.asgi import ClientGone, Message, Receive, Scope, Send, read_body, send_failure
+from gateway.client_reply import Pace
 from gateway.control import control_app
-from gateway.dialects import DIALECTS
+from gateway.counting import Counting
+from gateway.dialects import Dialect, dialects
+from gateway.dialects.messages import COUNT_TOKENS_PATH
 from gateway.directory import Directory
 from gateway.failures import Failure
+from gateway.heads import head_bytes, is_upgrade, refuse_upgrade, too_large_head
 from gateway.leaves import LeafCache
+from gateway.online import Conversations, Online
 from gateway.policies import PolicyVersions
-from gateway.proxy import Proxy
+from gateway.proxy import Bounds, Proxy
+from gateway.restore import TurnMemory
+from gateway.restoring import Restoring
+from gateway.rewarding import load_reward_function
 from gateway.settings import GatewaySettings
 from gateway.submitted import Submissions
 from gateway.trajectories import Trajectories
 from gateway.upstream import Upstream
+
+logger = logging.getLogger(__name__)
 
 
 def _healthy() -> tuple[bool, dict[str, object]]:
@@ -35,7 +47,10 @@ def create_app(
     policies: PolicyVersions | None = None,
     health: Callable[[], tuple[bool, dict[str, object]]] = _healthy,
 ) -> Gateway:
-    """The application over its edges, which the caller starts and closes."""
+    """The application over its edges, which the caller starts and closes.
+
+    Raises `ContractViolation` where the reward function in the settings cannot be imported.
+    """
     source = f"gateway/{settings.instance}"
     leaves = LeafCache(per_trajectory=settings.leaves_per_trajectory, max_bytes=settings.leaves_max_bytes)
     trajectories = Trajectories(
@@ -45,52 +60,137 @@ def create_app(
         default_run_id=settings.default_run_id,
         default_rollouts=settings.default_rollouts,
     )
-    submissions = Submissions(
-        publisher=publisher, directory=directory, trajectories=trajectories, leaves=leaves, source=source
+    turns = TurnMemory(
+        per_trajectory=settings.restore_turns_per_trajectory, max_bytes=settings.restore_max_bytes
     )
-    control = control_app(
+    restoring = Restoring(turns, on=settings.restore)
+    online = Online(
         trajectories=trajectories,
-        submissions=submissions,
         directory=directory,
-        upstream=upstream,
-        health=health,
-        public_url=settings.public_url,
+        conversations=Conversations(max_ends=settings.online_max_conversations),
+        channel=settings.online_channel,
     )
-    proxy = Proxy(
-        publisher=publisher,
-        directory=directory,
-        upstream=upstream,
-        policies=policies or PolicyVersions(),
-        leaves=leaves,
-        source=source,
+    spoken = dialects(inner_system=settings.inner_system)
+    return Gateway(
+        spoken,
+        proxy=Proxy(
+            publisher=publisher,
+            directory=directory,
+            upstream=upstream,
+            policies=policies or PolicyVersions(),
+            leaves=leaves,
+            restoring=restoring,
+            online=online if settings.online else None,
+            admission=Admission(settings.max_calls_per_key),
+            bounds=_bounds(settings),
+            source=source,
+        ),
+        counting=Counting(
+            spoken["messages"],
+            upstream=upstream,
+            restoring=restoring,
+            max_body_bytes=settings.max_body_bytes,
+        ),
+        control=control_app(
+            trajectories=trajectories,
+            submissions=Submissions(
+                publisher=publisher,
+                directory=directory,
+                trajectories=trajectories,
+                leaves=leaves,
+                source=source,
+            ),
+            directory=directory,
+            upstream=upstream,
+            reward_function=load_reward_function(settings.reward_function),
+            health=health,
+            public_url=settings.public_url,
+        ),
         max_body_bytes=settings.max_body_bytes,
+        max_header_bytes=settings.max_header_bytes,
     )
-    return Gateway(proxy, control, max_body_bytes=settings.max_body_bytes)
+
+
+def _bounds(settings: GatewaySettings) -> Bounds:
+    keepalive_ms = settings.keepalive_ms
+    pace = Pace(
+        first_keepalive_s=(settings.first_keepalive_ms or keepalive_ms) / 1000,
+        keepalive_s=keepalive_ms / 1000,
+        stall_s=settings.client_stall_ms / 1000,
+    )
+    return Bounds(settings.max_body_bytes, settings.max_answer_bytes, pace)
 
 
 class Gateway:
-    """Dispatches by path."""
+    """Dispatches by path: proxied calls go straight to `Proxy`, all else to FastAPI."""
 
-    def __init__(self, proxy: Proxy, control: FastAPI, *, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        spoken: Mapping[str, Dialect],
+        *,
+        proxy: Proxy,
+        counting: Counting,
+        control: FastAPI,
+        max_body_bytes: int,
+        max_header_bytes: int,
+    ) -> None:
+        self._spoken = spoken
         self._proxy = proxy
+        self._counting = counting
         self.control = control
         self._max_body_bytes = max_body_bytes
+        self._max_header_bytes = max_header_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self.control(scope, receive, send)
             return
-        parts = scope["path"].split("/", 4)
-        dialect = DIALECTS.get(parts[4]) if len(parts) == 5 and parts[3] == "v1" else None
-        if dialect is None:
+        if is_upgrade(scope):
+            await refuse_upgrade(scope, receive, send)
+            return
+        ids, rest = _place(scope["path"])
+        dialect = self._spoken.get(rest)
+        if dialect is None and rest == COUNT_TOKENS_PATH:
+            dialect = self._spoken["messages"]
+        if (size := head_bytes(scope)) > self._max_header_bytes:
+            failure = too_large_head(size, self._max_header_bytes)
+            await send_failure(send, failure, dialect.error(failure) if dialect else None)
+        elif dialect is None:
             await self._control(scope, receive, send)
-        elif scope["method"] == "POST":
-            await self._proxy.serve(dialect, parts[1], parts[2], scope, receive, send)
-        else:
+        elif scope["method"] != "POST":
             message = f"{scope['method']} does not work here: send POST"
             failure = Failure(405, "method_not_allowed", message)
             await send_failure(send, failure, dialect.error(failure), headers=[(b"allow", b"POST")])
+        else:
+            await self._proxied(dialect, rest, ids, scope, receive, send)
+
+    async def _proxied(
+        self,
+        dialect: Dialect,
+        rest: str,
+        ids: tuple[str, str] | None,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        began = False
+
+        async def watched(message: Message) -> None:
+            nonlocal began
+            began = True
+            await send(message)
+
+        try:
+            if rest == COUNT_TOKENS_PATH:
+                await self._counting.serve(ids, scope, receive, watched)
+            else:
+                await self._proxy.serve(dialect, ids, scope, receive, watched)
+        except Exception:
+            logger.exception("a call failed within the gateway")
+            if not began:
+                failure = Failure(500, "internal_error", "the gateway failed; its log says why")
+                await send_failure(send, failure, dialect.error(failure))
 
     async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Bounded body, always read as JSON, to FastAPI."""
@@ -109,6 +209,19 @@ class Gateway:
         async def replay() -> Message:
             return pending.pop() if pending else await receive()
 
-        headers = [(k, v) for k, v in scope["headers"] if k != b"content-type"]
-        json_scope = {**scope, "headers": [*headers, (b"content-type", b"application/json")]}
-        await self.control(json_scope, replay, send)
+        dropped = {b"content-type", b"content-encoding", b"content-length"}
+        headers = [(k, v) for k, v in scope["headers"] if k not in dropped]
+        headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await self.control({**scope, "headers": headers}, replay, send)
+
+
+def _place(path: str) -> tuple[tuple[str, str] | None, str]:
+    """Ids in the path, and what stands behind `/v1/`; `generate` stands alone in Claw-R1."""
+    if path.startswith("/v1/"):
+        return None, path[4:]
+    if path == "/generate":
+        return None, "generate"
+    parts = path.split("/", 4)
+    if len(parts) == 5 and parts[3] == "v1":
+        return (parts[1], parts[2]), parts[4]
+    return None, ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from agentworld.contract.errors import InvalidInput
+from gateway.decompression import body_too_large, check_encoding, decompressed
 from gateway.failures import Failure, error_body
 
 Scope = MutableMapping[str, Any]
@@ -33,22 +33,12 @@ def text_header(scope: Scope, name: bytes) -> str:
 
 
 async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
-    """The whole request body. Raises `InvalidInput` (413, 415) and `ClientGone`."""
-    too_large = InvalidInput(
-        f"the request body has more than {max_bytes} bytes: send less, or raise "
-        "AGENTWORLD_GATEWAY_MAX_BODY_BYTES",
-        code="body_too_large",
-        status=413,
-    )
+    """The whole request body, decompressed. Raises `InvalidInput` (400, 413, 415) and `ClientGone`."""
     declared = header(scope, b"content-length")
-    if declared is not None and declared.isdigit() and int(declared) > max_bytes:
-        raise too_large
-    if (header(scope, b"content-encoding") or b"identity").lower() != b"identity":
-        raise InvalidInput(
-            "the request body is compressed: send it without Content-Encoding",
-            code="unsupported_encoding",
-            status=415,
-        )
+    if declared is not None and declared.isdigit() and len(declared) < 20 and int(declared) > max_bytes:
+        raise body_too_large(max_bytes)
+    encoding = text_header(scope, b"content-encoding").strip().lower()
+    check_encoding(encoding)
     parts: list[bytes] = []
     size = 0
     while True:
@@ -58,10 +48,11 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
         part = message.get("body", b"")
         size += len(part)
         if size > max_bytes:
-            raise too_large
+            raise body_too_large(max_bytes)
         parts.append(part)
         if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            return decompressed(body, encoding, max_bytes=max_bytes)
 
 
 async def until_gone(receive: Receive) -> None:

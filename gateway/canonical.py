@@ -32,3 +32,14 @@ class ChatCall:
     """Parameters as sent, without messages, tools and model."""
     client_ids: dict[str, str] = field(default_factory=dict)
     """Conversation ids found in the body."""
+
+    prompt_ids: list[int] | None = None
+    """The prompt of a text completion, where the client sent it as ids."""
+    is_chat: bool = True
+    """False: goes to the engine's text completions instead."""
+    place: tuple[str, str] | None = None
+    """Ids of trajectory and prompt, where the body has them."""
+
+    def seen_ids(self) -> list[str]:
+        """Ids of the answer's tool calls as the client saw them, in order; none: it saw the engine's."""
+        return []

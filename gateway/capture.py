@@ -10,11 +10,21 @@ from dataclasses import dataclass
 import msgspec
 
 from agentworld.contract.delta import Leaf, Prompt, leaf_of, shorten
-from agentworld.contract.events import EngineCall, StepCaptured, StepError, StepRequest, TokenId, TokenSource
+from agentworld.contract.events import (
+    EngineCall,
+    Json,
+    RawJson,
+    StepCaptured,
+    StepError,
+    StepRequest,
+    TokenId,
+    TokenSource,
+)
 from agentworld.contract.events.trajectory_events import StepStatus
 from agentworld.contract.ids import new_id
 from gateway.canonical import ChatCall
 from gateway.engine import Answer, Choice
+from gateway.restore import as_seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +88,34 @@ def captured_steps(
     *,
     engine: str,
     source: str,
+    metadata: Json | None = None,
 ) -> list[tuple[StepCaptured, Leaf | None]]:
     """One step per choice (one without a choice where the call failed), with the leaf of each good one."""
+    seen_ids = call.seen_ids()
     prompt = Prompt(ids=token_array(answer.prompt_ids), messages=call.messages, tools=call.tools)
     delta = shorten(prompt, leaves)
     choices = [answer.choices[i] for i in sorted(answer.choices)] or [Choice(0)]
+    # The gateway's view is of the trajectory's policy: it says nothing of a judge or of another policy.
+    viewed = answer.trainable and answer.policy in {None, arrival.policy}
     engine_call = EngineCall(
-        engine=engine,
+        engine=answer.engine or engine,
         model=answer.model,
         request_id=answer.request_id,
-        policy=arrival.policy,
-        policy_version_start=_first(answer.version_start, arrival.policy_version),
-        policy_version_end=_first(answer.version_end, ending.policy_version),
+        policy=arrival.policy if answer.policy is None else answer.policy,
+        policy_version_start=_first(answer.version_start, arrival.policy_version if viewed else None),
+        policy_version_end=_first(answer.version_end, ending.policy_version if viewed else None),
+        logprobs_mode=answer.logprobs_mode,
     )
     steps: list[tuple[StepCaptured, Leaf | None]] = []
     for choice in choices:
         ok = ending.status == "ok"
         failed = integrity_of(choice, answer) if ok or choice.ids else []
         trusted = choice.ids is not None and not failed
-        source_of_ids: TokenSource = "engine" if trusted else "none"
+        source_of_ids: TokenSource = "none"
+        if answer.retokenized and choice.ids is not None:
+            source_of_ids = "retokenized"
+        elif trusted:
+            source_of_ids = "engine"
         step = StepCaptured(
             event_id=arrival.step_id if choice is choices[0] else new_id(),
             event_time_ms=time.time_ns() // 1_000_000,
@@ -120,11 +139,21 @@ def captured_steps(
             engine_response_tokens=answer.response_tokens if len(choices) == 1 else None,
             cached_tokens=answer.cached_tokens,
             integrity=failed,
-            trainable=ok and trusted,
+            trainable=ok and source_of_ids == "engine" and answer.trainable,
             error=ending.error,
+            client_message=_client_message(choice, seen_ids),
+            metadata=metadata if metadata and choice is choices[0] else {},
         )
         steps.append((step, _leaf(step, prompt) if ok else None))
     return steps
+
+
+def _client_message(choice: Choice, seen_ids: Sequence[str]) -> RawJson:
+    """The turn with the tool call ids that the client saw, where they are not the engine's."""
+    ids = [tool["id"] for _, tool in sorted(choice.tool_calls.items())]
+    if len(ids) != len(seen_ids) or ids == list(seen_ids) or (message := choice.message) is None:
+        return msgspec.UNSET
+    return msgspec.Raw(as_seen(bytes(message), seen_ids))
 
 
 def _leaf(step: StepCaptured, prompt: Prompt) -> Leaf:

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import FastAPI, Path, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 import agentworld
-from agentworld.contract.errors import AgentWorldError
 from agentworld.contract.ids import new_id
 from gateway.bodies import (
     Accepted,
     Completion,
+    ComputedReward,
+    Decided,
+    Failed,
     Initialised,
     Registration,
     Reward,
+    RewardQuestion,
     Status,
     Submission,
     TrajectoryStatus,
+    Verdict,
 )
-from gateway.dialects import DIALECTS
+from gateway.callers import authorization
+from gateway.control_errors import tell_errors
+from gateway.described import document_proxied
 from gateway.directory import Directory, known_entry
-from gateway.failures import Failure, error_object
+from gateway.rewarding import RewardFunction, compute_reward
 from gateway.submitted import Submissions
 from gateway.trajectories import Trajectories
-from gateway.upstream import Upstream, UpstreamFailed
+from gateway.upstream import Upstream
 
 TrajectoryId = Annotated[str, Path(description="Names the rollout.")]
 PromptId = Annotated[str, Path(description="Names the task; rollouts of one task share it.")]
@@ -42,15 +46,16 @@ def control_app(
     submissions: Submissions,
     directory: Directory,
     upstream: Upstream,
+    reward_function: RewardFunction | None,
     health: Health,
     public_url: str,
 ) -> FastAPI:
     """The control API over its parts."""
     app = FastAPI(title="AgentWorld gateway", version=agentworld.__version__, description=__doc__)
-    _tell_errors(app)
+    tell_errors(app)
     _trajectory_routes(app, trajectories, submissions, directory, public_url)
-    _service_routes(app, upstream, health)
-    _document_proxied(app)
+    _service_routes(app, upstream, health, reward_function)
+    document_proxied(app)
     return app
 
 
@@ -90,6 +95,34 @@ def _trajectory_routes(
         )
         return Status()
 
+    @app.post("/{trajectory_id}/{prompt_id}/v1/fail_trajectory")
+    async def fail_trajectory(
+        trajectory_id: TrajectoryId, prompt_id: PromptId, body: Failed | None = None
+    ) -> Status:
+        """End a rollout that came to nothing. It counts towards its group all the same."""
+        body = body or Failed()
+        await trajectories.complete(
+            trajectory_id, prompt_id, outcome=body.outcome, reason=body.reason, reward=None
+        )
+        return Status()
+
+    @app.post("/{trajectory_id}/{prompt_id}/v1/verdict")
+    async def verdict(trajectory_id: TrajectoryId, prompt_id: PromptId, body: Verdict) -> Decided:
+        """Decide whether a trajectory, or its whole group, may train; also after its end."""
+        group = await trajectories.verdict(
+            trajectory_id,
+            prompt_id,
+            decision=body.decision,
+            whole_group=body.whole_group,
+            group=body.group_id,
+            round_index=body.round,
+            given_by_kind=body.given_by_kind,
+            given_by=body.given_by,
+            reason=body.reason,
+            value=body.value or {},
+        )
+        return Decided(group_id=group)
+
     @app.post("/{trajectory_id}/{prompt_id}/v1/reward")
     async def reward(trajectory_id: TrajectoryId, prompt_id: PromptId, body: Reward) -> Status:
         """Reward a trajectory or a step, also long after its end."""
@@ -124,12 +157,23 @@ def _trajectory_routes(
         return Accepted(accepted=await submissions.submit(body.steps, channel=channel))
 
 
-def _service_routes(app: FastAPI, upstream: Upstream, health: Health) -> None:
-    @app.get("/v1/models")
+def _service_routes(
+    app: FastAPI, upstream: Upstream, health: Health, reward_function: RewardFunction | None
+) -> None:
+    @app.post("/compute_reward", responses={501: {"description": "No reward function is configured."}})
+    async def compute(body: RewardQuestion) -> ComputedReward:
+        """Score a response with the configured reward function; 501 where there is none."""
+        return await compute_reward(reward_function, body)
+
     @app.get("/{trajectory_id}/{prompt_id}/v1/models")
+    async def models_of(trajectory_id: TrajectoryId, prompt_id: PromptId, request: Request) -> Response:
+        """The same, for clients that are told one base URL."""
+        return await models(request)
+
+    @app.get("/v1/models")
     async def models(request: Request) -> Response:
-        """The engine's models."""
-        listed = await upstream.models(authorization=request.headers.get("authorization", ""))
+        """The engines' models."""
+        listed = await upstream.models(authorization=authorization(request.scope))
         return Response(listed, media_type="application/json")
 
     @app.get("/health")
@@ -142,74 +186,3 @@ def _service_routes(app: FastAPI, upstream: Upstream, health: Health) -> None:
     async def metrics() -> Response:
         """Prometheus metrics."""
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
-
-
-def _document_proxied(app: FastAPI) -> None:
-    """The proxied routes do not pass through FastAPI, but belong into its description."""
-    described = app.openapi()
-    for dialect in DIALECTS.values():
-        described["paths"][f"/{{trajectory_id}}/{{prompt_id}}/v1/{dialect.path}"] = {
-            "post": {
-                "summary": dialect.protocol.replace("_", " ").capitalize(),
-                "description": dialect.__doc__,
-                "parameters": [
-                    {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-                    for name in ("trajectory_id", "prompt_id")
-                ],
-                "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}},
-                "responses": {
-                    "200": {"description": "The answer; its step is durable. A stream where asked for."},
-                    "4XX": {"description": "OpenAI's error object; the message says what to change."},
-                    "5XX": {"description": "OpenAI's error object; the engine or the broker is away."},
-                },
-            }
-        }
-
-
-def _tell(failure: Failure) -> Response:
-    headers = {name.decode(): value.decode() for name, value in failure.headers()}
-    return JSONResponse(error_object(failure), status_code=failure.status, headers=headers)
-
-
-def _tell_errors(app: FastAPI) -> None:
-    async def known(_: Request, exc: Exception) -> Response:
-        assert isinstance(exc, AgentWorldError)
-        return _tell(Failure.of(exc))
-
-    async def upstream_failed(_: Request, exc: Exception) -> Response:
-        assert isinstance(exc, UpstreamFailed)
-        return _tell(exc.failure)
-
-    async def invalid(_: Request, exc: Exception) -> Response:
-        assert isinstance(exc, RequestValidationError)
-        return _tell(_validation_failure(exc))
-
-    async def http_error(request: Request, exc: Exception) -> Response:
-        assert isinstance(exc, HTTPException)
-        codes = {404: "unknown_path", 405: "method_not_allowed"}
-        messages = {
-            404: f"there is nothing at {request.url.path}: calls go to "
-            "/{trajectory_id}/{prompt_id}/v1/chat/completions, /docs lists the other routes",
-            405: f"{request.method} does not work here: /docs lists the routes and their methods",
-        }
-        message = messages.get(exc.status_code, str(exc.detail))
-        response = _tell(Failure(exc.status_code, codes.get(exc.status_code, "http_error"), message))
-        response.headers.update(exc.headers or {})
-        return response
-
-    async def unforeseen(_: Request, exc: Exception) -> Response:
-        return _tell(Failure.of(AgentWorldError(str(exc))))
-
-    app.add_exception_handler(AgentWorldError, known)
-    app.add_exception_handler(UpstreamFailed, upstream_failed)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, http_error)
-    app.add_exception_handler(Exception, unforeseen)
-
-
-def _validation_failure(exc: RequestValidationError) -> Failure:
-    first: dict[str, Any] = exc.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
-    if first["type"] == "json_invalid":
-        return Failure(400, "invalid_json", f"the request body is not JSON: {first['ctx']['error']}")
-    return Failure(422, "invalid_request", f"{where or 'body'}: {first['msg']}", param=where or None)

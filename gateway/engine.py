@@ -189,7 +189,18 @@ class Choice:
 
 @dataclass(slots=True)
 class Answer:
-    """Everything gathered of an engine's answer."""
+    """Everything gathered of an engine's answer, and who gave it."""
+
+    engine: str = ""
+    """Configured name of the engine that answered; empty until one took the call."""
+    policy: str | None = None
+    """The policy that the engine serves, where the configuration says so; else the trajectory's."""
+    trainable: bool = True
+    """False for a frozen model (judge, teacher): captured, never trained on."""
+    logprobs_mode: str = ""
+    """What distribution the engine's logprobs are of, where the configuration says so."""
+    retokenized: bool = False
+    """The ids are the gateway's own reading of the text: never trained on as if they were the engine's."""
 
     choices: dict[int, Choice] = field(default_factory=dict)
     prompt_ids: list[int] | None = None
@@ -222,14 +233,18 @@ class Answer:
         if not self.request_id:
             self.request_id = msgspec.json.decode(fields.get("id", b'""'), type=str | None) or ""
             self.model = msgspec.json.decode(fields.get("model", b'""'), type=str | None) or ""
-        if versions := _versions(fields):
-            self.version_start = versions[0] if self.version_start is None else self.version_start
-            self.version_end = versions[-1]
+        self._add_versions(fields)
         for choice in part.choices:
+            self._add_versions(choice)
             index = msgspec.json.decode(choice.get("index", b"0"), type=int)
             if index not in self.choices:
                 self.choices[index] = Choice(index)
             self.choices[index].add(choice, key)
+
+    def _add_versions(self, fields: dict[str, msgspec.Raw]) -> None:
+        if versions := _versions(fields):
+            self.version_start = versions[0] if self.version_start is None else self.version_start
+            self.version_end = versions[-1]
 
     def finished(self, n: int) -> bool:
         """Whether all `n` choices have their finish reason."""
@@ -237,7 +252,7 @@ class Answer:
 
 
 def _versions(fields: dict[str, msgspec.Raw]) -> list[int]:
-    """Weight versions in a reply: `weight_version` or `weight_versions`, numbers or their digits."""
+    """Weight versions in a reply or choice: `weight_version` or `weight_versions`, numbers or digits."""
     for name in ("weight_versions", "weight_version"):
         if name in fields:
             value = msgspec.json.decode(fields[name])

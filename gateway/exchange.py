@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from agentworld.contract.events import StepError
 from agentworld.contract.events.trajectory_events import StepStatus
-from gateway.asgi import Send, send_failure, send_reply, start_reply
+from gateway.asgi import Send, send_failure, send_reply
+from gateway.callers import without_secret
 from gateway.canonical import ChatCall
 from gateway.capture import Ending
+from gateway.client_reply import ClientReply, Pace
 from gateway.dialects import ClientStream, Dialect
-from gateway.engine import Answer, EngineObject, MalformedReply, engine_body
+from gateway.engine import Answer, EngineObject, MalformedReply
 from gateway.failures import Failure
 from gateway.sse import SseParser
 from gateway.upstream import Upstream, UpstreamFailed, UpstreamReply
@@ -21,10 +26,14 @@ logger = logging.getLogger(__name__)
 
 _CLIENT_CLOSED = 499
 _DONE = b"[DONE]"
+MiB = 1024 * 1024
 
 
 class Exchange:
-    """Runs one call. After `run` the reply is complete but for what `finish` or `fail` sends."""
+    """Runs one call. After `run` the reply is complete but for what `finish` or `fail` sends.
+
+    `step_id` is empty for a call that is not captured; `affinity` is the trajectory's id.
+    """
 
     def __init__(
         self,
@@ -35,18 +44,23 @@ class Exchange:
         *,
         step_id: str,
         started: float,
+        affinity: str = "",
+        pace: Pace | None = None,
+        max_answer_bytes: int = 64 * MiB,
     ) -> None:
         self._dialect = dialect
         self._call = call
         self._upstream = upstream
         self._send = send
         self._started = started
-        self._headers = [(b"x-agentworld-step-id", step_id.encode())]
+        self._affinity = affinity
+        self._max_answer_bytes = max_answer_bytes
+        self._headers = [(b"x-agentworld-step-id", step_id.encode())] if step_id else []
+        self._reply = ClientReply(send, self._headers, pace or Pace())
+        self._client: ClientStream | None = dialect.stream(call) if call.stream else None
         self.answer = Answer()
         self.status: StepStatus = "ok"
         self.failure: Failure | None = None
-        self._streaming = False
-        """Whether headers of a stream have gone to the client."""
         self._held = b""
         """The end of the reply: goes to the client only once the step is durable."""
         self._first_token_ms: float | None = None
@@ -54,19 +68,21 @@ class Exchange:
     async def run(self, *, authorization: str) -> None:
         """Ask the engine; how it went is in `status` and `failure`. Cancel it when the client is gone."""
         try:
-            model = await self._upstream.model_for(self._call.model, authorization=authorization)
-            body = engine_body(self._call, model=model)
-            async with self._upstream.chat(body, authorization=authorization) as reply:
-                await (self._stream(reply) if self._call.stream else self._whole(reply))
+            async with self._kept_alive():
+                await self._ask(authorization)
         except UpstreamFailed as exc:
-            self._failed(exc.status, exc.failure)
+            told = without_secret(exc.failure.message, authorization)
+            self._failed(exc.status, replace(exc.failure, message=told))
         except MalformedReply as exc:
             message = f"the engine's answer could not be read ({exc}): check AGENTWORLD_GATEWAY_UPSTREAM_URL"
             self._failed("malformed", Failure(502, "upstream_malformed", message))
         except asyncio.CancelledError:
-            self._failed(
-                "cancelled", Failure(_CLIENT_CLOSED, "client_gone", "the client closed the connection")
+            message = (
+                "the client read nothing of its stream for too long"
+                if self._reply.stalled
+                else "the client closed the connection"
             )
+            self._failed("cancelled", Failure(_CLIENT_CLOSED, "client_gone", message))
         except Exception:
             logger.exception("a call failed within the gateway")
             self._failed("failed", Failure(500, "internal_error", "the gateway failed; its log says why"))
@@ -74,32 +90,57 @@ class Exchange:
     def _failed(self, status: StepStatus, failure: Failure) -> None:
         self.status, self.failure = status, failure
 
+    @asynccontextmanager
+    async def _kept_alive(self) -> AsyncIterator[None]:
+        writer = asyncio.current_task()
+        if self._client is None or writer is None:
+            yield
+            return
+        beside = asyncio.create_task(self._reply.keep_alive(self._client.keepalive, writer))
+        try:
+            yield
+        finally:
+            beside.cancel()
+
+    async def _ask(self, authorization: str) -> None:
+        asked = self._upstream.ask(
+            self._call, self.answer, authorization=authorization, affinity=self._affinity
+        )
+        async with asked as reply:
+            if self._client is not None:
+                await self._stream(reply, self._client)
+            else:
+                await self._whole(reply)
+
     async def _whole(self, reply: UpstreamReply) -> None:
-        parsed = EngineObject.parse(await reply.read())
+        body = await reply.read()
+        self._check_size(len(body))
+        parsed = EngineObject.parse(body)
         if (error := parsed.error) is not None:
             raise UpstreamFailed("failed", Failure(502, "upstream_error", error))
         if not parsed.choices:
             raise MalformedReply("it has no choices")
-        self.answer.add(parsed, "message")
-        self._held = self._dialect.reply(self._call, parsed)
+        self._held = self._dialect.reply(self._call, reply.whole(parsed))
 
-    async def _stream(self, reply: UpstreamReply) -> None:
+    async def _stream(self, reply: UpstreamReply, client: ClientStream) -> None:
         if not reply.is_stream:
             raise MalformedReply("it is no event stream, and one was asked for")
         parser = SseParser()
-        client = self._dialect.stream(self._call)
+        size = 0
         async for part in reply.parts():
+            size += len(part)
+            self._check_size(size)
             out: list[bytes] = []
             done = False
             try:
                 for data in parser.feed(part):
                     if done := data == _DONE:
                         break
-                    out.append(self._take(client, data))
+                    out.append(self._take(reply, client, data))
             finally:
                 # Also where a chunk was bad: the client sees all before it, however the bytes were cut.
                 if shown := b"".join(out):
-                    await self._pass_on(shown)
+                    await self._reply.write(shown)
             if done:
                 break
         if not self.answer.finished(self._call.n):
@@ -107,26 +148,27 @@ class Exchange:
             raise UpstreamFailed("failed", Failure(502, "upstream_broke_off", message))
         self._held += client.finish()
 
-    def _take(self, client: ClientStream, data: bytes) -> bytes:
+    def _check_size(self, size: int) -> None:
+        if size > self._max_answer_bytes:
+            message = (
+                f"the engine's answer has more than {self._max_answer_bytes} bytes: ask for fewer tokens, or "
+                "raise AGENTWORLD_GATEWAY_MAX_ANSWER_BYTES"
+            )
+            raise UpstreamFailed("failed", Failure(502, "answer_too_large", message))
+
+    def _take(self, reply: UpstreamReply, client: ClientStream, data: bytes) -> bytes:
         """Gather a chunk; what of it goes to the client now. From the last finish reason on all is held."""
         chunk = EngineObject.parse(data)
         if (error := chunk.error) is not None:
             raise UpstreamFailed("failed", Failure(502, "upstream_error", error))
-        self.answer.add(chunk, "delta")
-        out = client.feed(chunk)
+        shown = reply.chunk(chunk)
+        out = client.feed(shown) if shown is not None else b""
         if self._first_token_ms is None and any(c.sampled for c in self.answer.choices.values()):
             self._first_token_ms = self._elapsed_ms()
         if self.answer.finished(self._call.n):
             self._held += out
             return b""
         return out
-
-    async def _pass_on(self, out: bytes) -> None:
-        if not self._streaming:
-            self._streaming = True
-            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
-            await start_reply(self._send, 200, headers + self._headers)
-        await self._send({"type": "http.response.body", "body": out, "more_body": True})
 
     def _elapsed_ms(self) -> float:
         return round((time.perf_counter() - self._started) * 1000, 3)
@@ -148,17 +190,15 @@ class Exchange:
 
     async def finish(self) -> None:
         """The step is durable: send what ends the reply."""
-        if self._call.stream:
-            await self._pass_on(self._held)
-            await self._send({"type": "http.response.body", "body": b""})
+        if self._client is not None:
+            await self._reply.end(self._held)
         else:
             await send_reply(self._send, 200, self._held, self._headers)
 
     async def fail(self, failure: Failure) -> None:
         """Tell the client what went wrong: as an error reply, or within a stream that has begun."""
-        if self._streaming:
-            body = self._dialect.error_event(failure)
-            await self._send({"type": "http.response.body", "body": body})
+        if self._client is not None and self._reply.opened:
+            await self._reply.end(self._client.fail(failure))
         else:
             body = self._dialect.error(failure)
             await send_failure(self._send, failure, body, headers=self._headers)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from agentworld.contract.errors import AgentWorldError, InvalidInput, Unavailable
+from gateway.decompression import ACCEPTED
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
@@ -38,7 +39,10 @@ class Failure:
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Headers that belong to this failure."""
-        return [(b"retry-after", self.retry_after.encode())] if self.retry_after else []
+        headers = [(b"retry-after", self.retry_after.encode())] if self.retry_after else []
+        if self.code == "unsupported_encoding":
+            headers.append((b"accept-encoding", ACCEPTED.encode()))
+        return headers
 
 
 def error_object(failure: Failure) -> dict[str, dict[str, str | None]]:

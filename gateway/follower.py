@@ -215,7 +215,7 @@ class FollowedDirectory(LocalDirectory):
             if isinstance(event, DirectoryUpdated):
                 self.put(Entry.of(event))
             elif isinstance(event, PolicyPublished):
-                self._policies.published(event.policy, event.version)
+                self._policies.take(event)
         self._positions.update(positions)
         for partition, end, caught_up in self._waiters:
             if not caught_up.done() and self._positions.get((self._topic, partition), 0) >= end:

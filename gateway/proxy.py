@@ -1,4 +1,4 @@
-"""Proxied calls: admit, run the exchange, capture, and only then end the reply."""
+"""Proxied calls: admit, place, run the exchange, capture, and only then end the reply."""
 
 from __future__ import annotations
 
@@ -7,39 +7,58 @@ import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
 
 from agentworld.contract.delta import Leaf
 from agentworld.contract.errors import AgentWorldError, InvalidInput, Unavailable
-from agentworld.contract.events import StepCaptured, StepRequest
+from agentworld.contract.events import StepCaptured, StepRequest, raw_json
 from agentworld.contract.ids import check_name, new_id
 from agentworld.contract.topics import TRAJECTORY_EVENTS
 from agentworld.platform.log import OutRecord, Publisher
 from agentworld.platform.metrics import counter, gauge, histogram
+from gateway.admission import Admission, TooManyCalls
 from gateway.asgi import ClientGone, Receive, Scope, Send, read_body, send_failure, text_header, until_gone
+from gateway.callers import authorization, caller_key, header_ids
 from gateway.canonical import ChatCall
 from gateway.capture import Arrival, captured_steps
+from gateway.client_reply import Pace
 from gateway.dialects import Dialect
-from gateway.directory import Directory, open_entry
+from gateway.directory import Directory, Entry, open_entry
 from gateway.exchange import Exchange
 from gateway.failures import Failure
 from gateway.leaves import LeafCache
+from gateway.online import Online, Placed
 from gateway.policies import PolicyVersions
+from gateway.restore import Replaced
+from gateway.restoring import Restoring
 from gateway.upstream import Upstream
 
 logger = logging.getLogger(__name__)
 
-_CLIENT_ID_HEADERS = (
-    b"thread-id",
-    b"session-id",
-    b"x-session-id",
-    b"x-parent-session-id",
-    b"x-claude-code-session-id",
-    b"x-claude-code-agent-id",
-)
+_SECRET_FIELDS = frozenset({"api_key", "authorization", "extra_headers", "headers", "x-api-key"})
+"""Fields that some clients put keys into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of one call."""
+
+    max_body_bytes: int
+    max_answer_bytes: int
+    pace: Pace
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    """A call whose steps are captured."""
+
+    arrival: Arrival
+    placed: Placed | None
+    replaced: list[Replaced] = field(default_factory=list)
 
 
 class Proxy:
-    """Serves `POST /{trajectory_id}/{prompt_id}/v1/…` for every dialect."""
+    """Serves `POST /{trajectory_id}/{prompt_id}/v1/…` and `POST /v1/…` for every dialect."""
 
     def __init__(
         self,
@@ -49,46 +68,38 @@ class Proxy:
         upstream: Upstream,
         policies: PolicyVersions,
         leaves: LeafCache,
+        restoring: Restoring,
+        online: Online | None,
+        admission: Admission,
+        bounds: Bounds,
         source: str,
-        max_body_bytes: int,
     ) -> None:
         self._publisher = publisher
         self._directory = directory
         self._upstream = upstream
         self._policies = policies
         self._leaves = leaves
+        self._restoring = restoring
+        self._online = online
+        self._admission = admission
+        self._bounds = bounds
         self._source = source
-        self._max_body_bytes = max_body_bytes
 
     async def serve(
-        self, dialect: Dialect, trajectory_id: str, prompt_id: str, scope: Scope, receive: Receive, send: Send
+        self, dialect: Dialect, ids: tuple[str, str] | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """One call, from request to end of reply."""
-        started, started_at_ms = time.perf_counter(), time.time_ns() // 1_000_000
-        step_id = new_id()
+        """One call, from request to end of reply. `ids`: trajectory and prompt, where the path has them."""
+        started = time.perf_counter()
         gauge("gateway_open_calls").inc()
         status = "refused"
         try:
-            check_name(trajectory_id, "trajectory id")
-            check_name(prompt_id, "prompt id")
-            body = await read_body(scope, receive, max_bytes=self._max_body_bytes)
-            call = dialect.parse(body)
-            entry = await open_entry(self._directory, trajectory_id, prompt_id)
-            arrival = Arrival(
-                step_id=step_id,
-                trajectory_id=trajectory_id,
-                prompt_id=prompt_id,
-                policy=entry.policy,
-                policy_version=self._policies.current(entry.policy),
-                started_at_ms=started_at_ms,
-                started=started,
-                request=_request(dialect, call, body, scope),
-            )
-            exchange = Exchange(dialect, call, self._upstream, send, step_id=step_id, started=started)
-            status = await self._exchange(arrival, call, exchange, scope, receive)
+            with self._admission.admitted(lambda: caller_key(scope)):
+                status = await self._serve(dialect, ids, scope, receive, send, started)
         except (InvalidInput, Unavailable) as exc:
             failure = Failure.of(exc)
             await send_failure(send, failure, dialect.error(failure))
+        except TooManyCalls as exc:
+            await send_failure(send, exc.failure, dialect.error(exc.failure))
         except ClientGone:
             logger.debug("a client left before its request was whole")
         finally:
@@ -96,11 +107,86 @@ class Proxy:
             counter("gateway_calls", "protocol", "status").labels(dialect.protocol, status).inc()
             histogram("gateway_call_seconds").observe(time.perf_counter() - started)
 
-    async def _exchange(
-        self, arrival: Arrival, call: ChatCall, exchange: Exchange, scope: Scope, receive: Receive
+    async def _serve(
+        self,
+        dialect: Dialect,
+        ids: tuple[str, str] | None,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        started: float,
     ) -> str:
-        authorization = text_header(scope, b"authorization")
-        await run_unless_gone(exchange.run(authorization=authorization), receive)
+        step_id, started_at_ms = new_id(), time.time_ns() // 1_000_000
+        if ids is not None:
+            check_name(ids[0], "trajectory id")
+            check_name(ids[1], "prompt id")
+        body = await read_body(scope, receive, max_bytes=self._bounds.max_body_bytes)
+        call = dialect.parse(body)
+        client_ids = call.client_ids | header_ids(scope)
+        entry, placed = await self._place(dialect, ids or call.place, call, client_ids)
+        captured = None
+        if entry is not None:
+            arrival = Arrival(
+                step_id=step_id,
+                trajectory_id=entry.trajectory_id,
+                prompt_id=entry.prompt_id,
+                policy=entry.policy,
+                policy_version=self._policies.current(entry.policy),
+                started_at_ms=started_at_ms,
+                started=started,
+                request=_request(dialect, call, body, scope, client_ids),
+            )
+            replaced = self._restoring.put_back(call, entry.trajectory_id)
+            captured = _Captured(arrival, placed, replaced)
+        exchange = Exchange(
+            dialect,
+            call,
+            self._upstream,
+            send,
+            step_id=step_id if captured is not None else "",
+            started=started,
+            affinity=entry.trajectory_id if entry is not None else "",
+            pace=self._bounds.pace,
+            max_answer_bytes=self._bounds.max_answer_bytes,
+        )
+        await run_unless_gone(exchange.run(authorization=authorization(scope)), receive)
+        if captured is not None:
+            try:
+                await self._capture(captured, call, exchange)
+            except AgentWorldError as exc:
+                logger.warning(
+                    "a step of trajectory %s was not captured: %s", captured.arrival.trajectory_id, exc
+                )
+                await exchange.fail(Failure.of(exc))
+                return "not_captured"
+        if exchange.failure is not None:
+            await exchange.fail(exchange.failure)
+        else:
+            await exchange.finish()
+        return exchange.status
+
+    async def _place(
+        self, dialect: Dialect, ids: tuple[str, str] | None, call: ChatCall, client_ids: dict[str, str]
+    ) -> tuple[Entry | None, Placed | None]:
+        """The trajectory that the call belongs to; none where it is answered without being captured."""
+        if ids is not None:
+            return await open_entry(self._directory, *ids), None
+        if dialect.protocol == "generate":
+            return None, None
+        if self._online is None:
+            raise InvalidInput(
+                "online mode is off: send calls to /{trajectory_id}/{prompt_id}/v1/…, or set "
+                "AGENTWORLD_GATEWAY_ONLINE=true",
+                code="online_mode_off",
+                status=404,
+            )
+        placed = await self._online.place(call, client_ids)
+        return placed.entry, placed
+
+    async def _capture(self, captured: _Captured, call: ChatCall, exchange: Exchange) -> None:
+        """Make the call's steps durable, then let later calls build on them."""
+        arrival, placed = captured.arrival, captured.placed
+        rewritten = self._restoring.news(arrival.trajectory_id, captured.replaced)
         steps = captured_steps(
             arrival,
             call,
@@ -109,18 +195,23 @@ class Proxy:
             self._leaves.recent(arrival.trajectory_id),
             engine=self._upstream.name,
             source=self._source,
+            metadata=rewritten.metadata(),
         )
         try:
             await self._publish(steps)
-        except AgentWorldError as exc:
-            logger.warning("a step of trajectory %s was not captured: %s", arrival.trajectory_id, exc)
-            await exchange.fail(Failure.of(exc))
-            return "not_captured"
-        if exchange.failure is not None:
-            await exchange.fail(exchange.failure)
-        else:
-            await exchange.finish()
-        return exchange.status
+        except BaseException:
+            self._restoring.not_told(arrival.trajectory_id, rewritten)
+            if placed is not None and self._online is not None:
+                self._online.failed(placed)
+            raise
+        self._restoring.remember([step for step, _ in steps], call)
+        if placed is not None and self._online is not None:
+            for step, _ in steps:
+                message = raw_json(step.message)
+                if step.status == "ok" and message is not None:
+                    self._online.sampled(placed, message)
+                else:
+                    self._online.failed(placed)
 
     async def _publish(self, steps: Sequence[tuple[StepCaptured, Leaf | None]]) -> None:
         records = [OutRecord.of(TRAJECTORY_EVENTS, step) for step, _ in steps]
@@ -147,19 +238,17 @@ async def run_unless_gone(work: Awaitable[None], receive: Receive) -> None:
         gone.cancel()
 
 
-def _request(dialect: Dialect, call: ChatCall, body: bytes, scope: Scope) -> StepRequest:
-    ids = dict(call.client_ids)
-    for name in _CLIENT_ID_HEADERS:
-        if value := text_header(scope, name):
-            ids[name.decode()] = value[:256]
+def _request(
+    dialect: Dialect, call: ChatCall, body: bytes, scope: Scope, client_ids: dict[str, str]
+) -> StepRequest:
     retries = text_header(scope, b"x-stainless-retry-count")
     return StepRequest(
         protocol=dialect.protocol,
         model=call.model,
         stream=call.stream,
-        sampling=call.sampling,
+        sampling={name: value for name, value in call.sampling.items() if name not in _SECRET_FIELDS},
         fingerprint=hashlib.sha256(body).hexdigest(),
-        retry_count=int(retries) if retries.isdecimal() else None,
+        retry_count=int(retries) if retries.isdecimal() and len(retries) < 6 else None,
         client=text_header(scope, b"user-agent")[:256],
-        client_ids=ids,
+        client_ids=client_ids,
     )

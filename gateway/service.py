@@ -21,6 +21,7 @@ from gateway.app import create_app
 from gateway.broker import KafkaBroker
 from gateway.durable import DurablePublisher
 from gateway.follower import FollowedDirectory
+from gateway.http_server import bounded_http
 from gateway.policies import PolicyVersions
 from gateway.settings import GatewaySettings
 from gateway.spool import Spool
@@ -120,11 +121,17 @@ async def serve(settings: GatewaySettings, kafka: KafkaSettings) -> None:
         kafka, policies, client_id=client_id, max_trajectories=settings.directory_max_trajectories
     )
     upstream = Upstream(settings)
+    policies.tell(upstream.published)
 
     def health() -> tuple[bool, dict[str, object]]:
         able = not publisher.refusing
         status = "ok" if able else "the broker is away and the spool is full: calls get 503"
-        return able, {"status": status, "directory_followed": directory.following, **publisher.state}
+        return able, {
+            "status": status,
+            "directory_followed": directory.following,
+            **publisher.state,
+            "engines": upstream.state(),
+        }
 
     app = create_app(
         settings,
@@ -140,7 +147,7 @@ async def serve(settings: GatewaySettings, kafka: KafkaSettings) -> None:
     server = _Server(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=bounded_http(settings.max_header_bytes),
             ws="none",
             log_config=None,
             access_log=False,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from gateway.engines.base import EngineKind
 
 MiB = 1024 * 1024
 
@@ -32,6 +35,12 @@ class GatewaySettings(BaseSettings):
     """Name of the engine in captured steps."""
     upstream_model: str = ""
     """Model that `default` in a request stands for; empty: the engine's only model, asked once."""
+    upstream_kind: EngineKind = "vllm"
+    """What the engine is: `vllm`, `sglang`, `openai` or `policy_server`."""
+    upstream_aliases: list[str] = []
+    """Further names for its model, as a JSON list: `["claude-sonnet-4-5"]`."""
+    upstreams_file: Path | None = None
+    """TOML or JSON file with several engines and models; it replaces the other `upstream_…` settings."""
     upstream_connect_timeout_ms: int = Field(default=5_000, gt=0)
     """Longest wait for a connection to the engine; beyond it the call gets 502."""
     upstream_timeout_ms: int = Field(default=600_000, gt=0)
@@ -64,3 +73,39 @@ class GatewaySettings(BaseSettings):
     """Trajectories known in memory, about 0.5 KB each."""
     drain_timeout_ms: int = Field(default=30_000, ge=0)
     """How long calls under way may take after SIGTERM."""
+
+    restore: bool = True
+    """Whether a sampled turn that a client rewrote on echo is put back before the engine sees it."""
+    restore_turns_per_trajectory: int = Field(default=1024, ge=1)
+    """Sampled turns per trajectory that can be put back."""
+    restore_max_bytes: int = Field(default=256 * MiB, ge=0)
+    """Memory for those; the least recently used trajectories are forgotten first."""
+    inner_system: Literal["system", "user"] = "system"
+    """Role that system and developer turns within a Responses or Messages conversation get; `user` for
+    chat templates that take a system message only at the start."""
+
+    keepalive_ms: int = Field(default=10_000, ge=100)
+    """Silence of the engine after which a stream gets a keep-alive, again and again."""
+    first_keepalive_ms: int = Field(default=0, ge=0)
+    """When a stream gets its first keep-alive, and with it status 200 and headers, where the engine has
+    not answered yet; 0: after `keepalive_ms`. 2000 suits clients that wait only seconds for headers."""
+    client_stall_ms: int = Field(default=300_000, ge=100)
+    """How long a client may leave its stream unread; then the call is cancelled."""
+
+    max_answer_bytes: int = Field(default=64 * MiB, gt=0)
+    """Largest answer of an engine, as it sends it; beyond it a call gets 502."""
+    max_header_bytes: int = Field(default=64 * 1024, ge=1024)
+    """Largest head of a request, all headers together; beyond it a call gets 431."""
+    max_calls_per_key: int = Field(default=0, ge=0)
+    """Calls that one API key (or address, without a key) may have under way; beyond it 429. 0: any number."""
+
+    online: bool = True
+    """Whether calls at `/v1/…`, without a trajectory in the path, are taken; each conversation found
+    becomes a trajectory."""
+    online_channel: str = "train"
+    """Channel of those trajectories; run and n are `default_run_id` and `default_rollouts`."""
+    online_max_conversations: int = Field(default=100_000, ge=1)
+    """Conversations that can be found by their prefix; the oldest are forgotten first."""
+
+    reward_function: str = ""
+    """Import path `package.module:function` of what `POST /compute_reward` calls; empty: 501."""

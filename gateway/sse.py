@@ -1,8 +1,11 @@
-"""Server-sent events from bytes, however the bytes are cut."""
+"""Server-sent events from bytes, however the bytes are cut, and back."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+
+_LINE_ENDS = re.compile(rb"\xc2\x85|\xe2\x80[\xa8\xa9]")
 
 
 class SseParser:
@@ -25,6 +28,18 @@ class SseParser:
                 yield data[0] if len(data) == 1 else b"\n".join(data)
 
 
-def sse_event(data: bytes) -> bytes:
-    """One event that carries `data`, which holds no line break."""
-    return b"data: " + data + b"\n\n"
+def one_line(data: bytes) -> bytes:
+    """JSON in which nothing ends a line, not even where Unicode has one.
+
+    Some clients cut lines with `str.splitlines`: at U+0085, U+2028 and U+2029 too.
+    """
+    if data.isascii():
+        return data
+    return _LINE_ENDS.sub(lambda end: b"\\u%04x" % ord(end[0].decode()), data)
+
+
+def sse_event(data: bytes, kind: str = "") -> bytes:
+    """One event that carries the JSON `data`; `kind` adds an `event:` line."""
+    if kind:
+        return b"event: %b\ndata: %b\n\n" % (kind.encode(), one_line(data))
+    return b"data: " + one_line(data) + b"\n\n"

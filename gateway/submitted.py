@@ -8,13 +8,12 @@ from agentworld.contract.delta import Leaf, Prompt, ids_digest, leaf_of, shorten
 from agentworld.contract.errors import InvalidInput
 from agentworld.contract.events import EngineCall, RewardAssigned, StepCaptured, StepRequest, TokenSource
 from agentworld.contract.ids import derived_id
-from agentworld.contract.topics import TRAJECTORY_EVENTS
-from agentworld.platform.log import OutRecord, Publisher
+from agentworld.platform.log import Publisher
 from gateway.bodies import SubmittedStep
 from gateway.capture import token_array
 from gateway.directory import Directory, DirectoryAway, Entry, find_entry
 from gateway.leaves import LeafCache
-from gateway.trajectories import Trajectories, now_ms
+from gateway.trajectories import Trajectories, now_ms, record_of
 
 
 def check_steps(steps: Sequence[SubmittedStep]) -> None:
@@ -148,7 +147,7 @@ class Submissions:
             started_at_ms=started_at_ms,
             source=self._source,
         )
-        await self._publisher.publish(OutRecord.of(TRAJECTORY_EVENTS, captured))
+        await self._publisher.publish(record_of(captured))
         self._leaves.add(step.trajectory_uid, leaf)
         if step.reward is not None:
             reward = RewardAssigned(
@@ -160,4 +159,4 @@ class Submissions:
                 value=step.reward,
                 step_id=captured.step_id,
             )
-            await self._publisher.publish(OutRecord.of(TRAJECTORY_EVENTS, reward))
+            await self._publisher.publish(record_of(reward))

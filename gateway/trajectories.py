@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Literal
 
-from agentworld.contract.errors import InvalidInput
+from agentworld.contract.errors import InvalidInput, Unavailable
 from agentworld.contract.events import (
     DirectoryUpdated,
     Event,
@@ -14,7 +14,9 @@ from agentworld.contract.events import (
     RewardAssigned,
     TrajectoryCompleted,
     TrajectoryRegistered,
+    VerdictGiven,
 )
+from agentworld.contract.events.trajectory_events import Decision
 from agentworld.contract.ids import check_name, derived_id, group_id, new_id
 from agentworld.contract.topics import TRAJECTORY_DIRECTORY, TRAJECTORY_EVENTS
 from agentworld.platform.log import OutRecord, Publisher
@@ -24,6 +26,18 @@ from gateway.directory import Directory, DirectoryAway, Entry, find_entry, known
 def now_ms() -> int:
     """Unix milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+def record_of(event: Event) -> OutRecord:
+    """The record for topic `trajectory-events`. Raises `InvalidInput` where it cannot be written as JSON."""
+    try:
+        return OutRecord.of(TRAJECTORY_EVENTS, event)
+    except (UnicodeEncodeError, OverflowError, RecursionError, TypeError, ValueError) as exc:
+        raise InvalidInput(
+            f"a value in the body cannot be stored ({exc}): send valid Unicode and 64-bit numbers",
+            code="invalid_value",
+            status=422,
+        ) from exc
 
 
 class Trajectories:
@@ -45,7 +59,7 @@ class Trajectories:
         self._default_rollouts = default_rollouts
 
     async def _say(self, event: Event) -> None:
-        await self._publisher.publish(OutRecord.of(TRAJECTORY_EVENTS, event))
+        await self._publisher.publish(record_of(event))
 
     async def _list(self, entry: Entry) -> None:
         event = DirectoryUpdated(
@@ -164,6 +178,41 @@ class Trajectories:
             extra=extra or {},
         )
         await self._say(event)
+
+    async def verdict(
+        self,
+        trajectory_id: str,
+        prompt_id: str,
+        *,
+        decision: Decision,
+        whole_group: bool,
+        group: str | None,
+        round_index: int,
+        given_by_kind: Literal["rule", "evaluator", "person"],
+        given_by: str,
+        reason: str,
+        value: Json,
+    ) -> str:
+        """Decide whether a trajectory, or its group, may train; the group's id. The newest verdict counts."""
+        entry = await known_entry(self._directory, trajectory_id, prompt_id)
+        if group is None and not entry.run_id:
+            raise Unavailable("the trajectory's run is not known while the broker is away: name `group_id`")
+        decided = group or group_id(entry.run_id, entry.channel, round_index, prompt_id)
+        event = VerdictGiven(
+            event_id=new_id(),
+            event_time_ms=now_ms(),
+            source=self._source,
+            prompt_id=prompt_id,
+            group_id=decided,
+            decision=decision,
+            trajectory_id=None if whole_group else trajectory_id,
+            given_by_kind=given_by_kind,
+            given_by=given_by,
+            reason=reason,
+            value=value,
+        )
+        await self._say(event)
+        return decided
 
 
 def _check_same(known: Entry, asked: Entry) -> None:

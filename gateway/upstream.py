@@ -1,200 +1,171 @@
-"""The engine over HTTP (aiohttp): pooled connections, no Nagle, failures in our words."""
+"""All engines behind the gateway: which pool takes a call, model lists, published weights."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-import aiohttp
-import msgspec
-
-from agentworld.contract.events.trajectory_events import StepStatus
+from agentworld.contract.events import PolicyPublished
+from gateway.canonical import ChatCall
+from gateway.engine import Answer
+from gateway.engines.weights import weights_of
 from gateway.failures import Failure
 from gateway.settings import GatewaySettings
+from gateway.upstream_settings import UpstreamSettings
+from gateway.upstreams import health
+from gateway.upstreams.failed import UpstreamFailed
+from gateway.upstreams.http import HttpReply
+from gateway.upstreams.models import entries_of, listed_models, model_list
+from gateway.upstreams.pool import Pool
+from gateway.upstreams.reply import UpstreamReply
+from gateway.upstreams.updates import Updates
 
-_ENGINE_KEEPALIVE_S = 4.0
-"""Below the 5 s after which uvicorn-based engines close an idle connection."""
+__all__ = ["Upstream", "UpstreamFailed", "UpstreamReply"]
 
-
-class UpstreamFailed(Exception):
-    """The engine gave no usable answer: what the client is told, and how the step is marked."""
-
-    def __init__(self, status: StepStatus, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.status: StepStatus = status
-        self.failure = failure
-
-
-@dataclass(slots=True)
-class UpstreamReply:
-    """An engine's reply, its body not read yet."""
-
-    response: aiohttp.ClientResponse
-    is_stream: bool
-
-    async def read(self) -> bytes:
-        """The whole body."""
-        with _told():
-            return await self.response.read()
-
-    async def parts(self) -> AsyncIterator[bytes]:
-        """The body in parts, as they arrive."""
-        content = self.response.content.iter_any()
-        while True:
-            with _told():
-                try:
-                    part = await anext(content)
-                except StopAsyncIteration:
-                    return
-            yield part
+_DEFAULT = "default"
 
 
 class Upstream:
-    """One engine. Needs a running event loop when created."""
+    """The engines. Needs a running event loop when created; `close` ends its background work.
 
-    def __init__(self, settings: GatewaySettings) -> None:
-        self.name = settings.upstream_name
-        self._base = settings.upstream_url.rstrip("/")
-        self._key = settings.upstream_api_key
-        self._model = settings.upstream_model
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=settings.upstream_connections, keepalive_timeout=_ENGINE_KEEPALIVE_S
-            ),
-            timeout=aiohttp.ClientTimeout(
-                total=None,
-                sock_connect=settings.upstream_connect_timeout_ms / 1000,
-                sock_read=settings.upstream_timeout_ms / 1000,
-            ),
-            auto_decompress=True,
-            read_bufsize=256 * 1024,
-        )
+    Raises `ContractViolation` for settings that cannot be used.
+    """
 
-    def _headers(self, authorization: str) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        elif authorization:
-            headers["Authorization"] = authorization
-        return headers
+    def __init__(self, settings: GatewaySettings | UpstreamSettings) -> None:
+        chosen = settings if isinstance(settings, UpstreamSettings) else UpstreamSettings.of(settings)
+        self._settings = chosen
+        self._pools = [Pool(pool, chosen) for pool in chosen.pools]
+        self._by_name = {name: p for p in self._pools for name in (p.name, *p.settings.aliases)}
+        self._passing = next((p for p in self._pools if p.settings.passes_names), None)
+        self._default = self._default_pool(chosen)
+        self._newest: dict[str, PolicyPublished] = {}
+        self._updates: dict[str, Updates] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        for pool in self._pools:
+            self._begin_background(pool)
+        self.name = self._pools[0].members[0].name
+
+    def _default_pool(self, settings: UpstreamSettings) -> Pool | None:
+        if settings.default:
+            return self._by_name[settings.default]
+        trainable = [p for p in self._pools if p.settings.trainable]
+        return trainable[0] if len(trainable) == 1 else None
+
+    def _begin_background(self, pool: Pool) -> None:
+        for member in pool.members:
+            if self._settings.health_interval_ms:
+                self._keep(health.watch(member, self._settings))
+            weights = weights_of(member.settings.kind)
+            if member.settings.update_weights and weights is not None:
+                updates = Updates(member, weights, self._settings)
+                self._updates[member.name] = updates
+                self._keep(updates.run())
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work))
+
+    def _find(self, model: str) -> tuple[Pool, str | None]:
+        """The pool for a client's model name, and the engine's name for it where that is the client's."""
+        if model == _DEFAULT and self._default is not None:
+            return self._default, None
+        if model in self._by_name:
+            return self._by_name[model], None
+        if self._passing is not None:
+            return self._passing, model
+        known = ", ".join(f"`{name}`" for name in self._by_name)
+        message = f"there is no model `{model}` here: name one of {known}"
+        failure = Failure(404, "model_not_found", message, param="model")
+        raise UpstreamFailed("failed", failure, answered=404)
 
     @contextlib.asynccontextmanager
-    async def chat(self, body: bytes, *, authorization: str) -> AsyncIterator[UpstreamReply]:
-        """Ask for a completion. Leaving the block early cancels it at the engine.
+    async def ask(
+        self, call: ChatCall, answer: Answer, *, authorization: str = "", affinity: str = ""
+    ) -> AsyncIterator[UpstreamReply]:
+        """Ask an engine of the call's model. Leaving the block early cancels the call there.
 
-        Raises `UpstreamFailed` for no connection, silence, or any status but 200.
+        `affinity` (the trajectory id) keeps calls that share a prefix at one engine. Raises
+        `UpstreamFailed` for no such model, no connection, silence, or any status but 200.
         """
-        with _told():
-            response = await self._post(body, self._headers(authorization))
+        pool, model = self._find(call.model)
+        asked = pool.ask(call, answer, model=model, authorization=authorization, affinity=affinity)
+        async with asked as reply:
+            yield reply
+
+    @contextlib.asynccontextmanager
+    async def chat(self, body: bytes, *, authorization: str) -> AsyncIterator[HttpReply]:
+        """Send a ready-made chat completion to the first engine. Raises `UpstreamFailed`."""
+        http = self._pools[0].members[0].http
+        reply = await http.begin("/chat/completions", body, authorization=authorization)
         try:
-            if response.status != 200:
-                raise await _refused(response)
-            yield UpstreamReply(response, response.content_type == "text/event-stream")
+            yield reply
         finally:
-            if response.content.at_eof():
-                response.release()
-            else:
-                response.close()
+            reply.end()
 
-    async def _post(self, body: bytes, headers: dict[str, str]) -> aiohttp.ClientResponse:
-        url = f"{self._base}/chat/completions"
-        try:
-            return await self._session.post(url, data=body, headers=headers, allow_redirects=False)
-        except (aiohttp.ServerDisconnectedError, ConnectionResetError):
-            # A pooled connection that the engine had just closed; nothing has reached the client yet.
-            return await self._session.post(url, data=body, headers=headers, allow_redirects=False)
-
-    async def models(self, *, authorization: str) -> bytes:
-        """The engine's model list, as it is. Raises `UpstreamFailed`."""
-        with _told():
-            url = f"{self._base}/models"
-            async with self._session.get(url, headers=self._headers(authorization)) as response:
-                if response.status != 200:
-                    raise await _refused(response)
-                return await response.read()
+    async def post(self, path: str, body: bytes, *, model: str = _DEFAULT, authorization: str = "") -> bytes:
+        """Ask an engine of that model beside `/v1` (`/tokenize`). Raises `UpstreamFailed`."""
+        pool, _ = self._find(model)
+        return await pool.members[0].http.post_beside(path, body, authorization=authorization)
 
     async def model_for(self, name: str, *, authorization: str) -> str:
-        """The engine's name for the model a client asked for; `default` is its only one."""
-        if name != "default":
-            return name
-        if not self._model:
-            try:
-                listed = msgspec.json.decode(
-                    await self.models(authorization=authorization), type=_Models
-                ).data
-            except msgspec.MsgspecError:
-                listed = []
-            if len(listed) != 1:
-                raise UpstreamFailed(
-                    "failed",
-                    Failure(
-                        400,
-                        "model_ambiguous",
-                        "model `default` needs an engine with exactly one model, this one lists "
-                        f"{len(listed)}: name one, or set AGENTWORLD_GATEWAY_UPSTREAM_MODEL",
-                        param="model",
-                    ),
-                )
-            self._model = listed[0].id
-        return self._model
+        """The engine's name for the model a client asked for. Raises `UpstreamFailed`."""
+        pool, asked = self._find(name)
+        return await pool.members[0].model_name(asked, authorization=authorization)
+
+    async def models(self, *, authorization: str) -> bytes:
+        """The model list: names and aliases of all pools, with what their engines say of them.
+
+        One pool that passes names on shows its engine's list. Raises `UpstreamFailed` for that alone.
+        """
+        if self._passing is not None and len(self._by_name) == 1:
+            return await self._passing.members[0].http.models(authorization=authorization)
+        lists = await asyncio.gather(*(self._entries(pool, authorization) for pool in self._pools))
+        return model_list([entry for entries in lists for entry in entries])
+
+    async def _entries(self, pool: Pool, authorization: str) -> list[dict[str, Any]]:
+        member = next((m for m in pool.members if m.well and m.breaker.allows), pool.members[0])
+        listed: dict[str, dict[str, Any]] = {}
+        with contextlib.suppress(UpstreamFailed, TimeoutError):
+            async with asyncio.timeout(self._settings.health_timeout_ms / 1000):
+                listed = listed_models(await member.http.models(authorization=authorization))
+        model = member.settings.model
+        entry = listed.get(model) if model else next(iter(listed.values()), None)
+        if not pool.settings.passes_names:
+            return entries_of([pool.name, *pool.settings.aliases], entry)
+        return [*listed.values(), *entries_of(pool.settings.aliases, entry)]
+
+    def published(self, event: PolicyPublished) -> None:
+        """New weights of a policy: engines that are to load them do; of the others it is assumed.
+
+        Events older than the newest one seen are ignored: the topic may be read again.
+        """
+        newest = self._newest.get(event.policy)
+        if newest is not None and _order(event) <= _order(newest):
+            return
+        self._newest[event.policy] = event
+        for member in (m for p in self._pools if p.policy == event.policy for m in p.members):
+            if member.name in self._updates:
+                self._updates[member.name].published(event)
+            else:
+                member.version = event.version
+
+    def state(self) -> dict[str, object]:
+        """For `/health`: each engine by name."""
+        state = {m.name: m.state() for p in self._pools for m in p.members}
+        for name, updates in self._updates.items():
+            if updates.failure is not None:
+                state[name]["update"] = updates.failure
+        return dict(state)
 
     async def close(self) -> None:
-        """Close all connections."""
-        await self._session.close()
+        """End background work and close all connections."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for pool in self._pools:
+            await pool.close()
 
 
-class _Model(msgspec.Struct):
-    id: str
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]
-
-
-@contextlib.contextmanager
-def _told() -> Iterator[None]:
-    try:
-        yield
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as exc:
-        message = (
-            f"the engine cannot be reached ({type(exc).__name__}): start it, or set "
-            "AGENTWORLD_GATEWAY_UPSTREAM_URL"
-        )
-        raise UpstreamFailed("failed", Failure(502, "upstream_unreachable", message)) from exc
-    except TimeoutError as exc:
-        message = (
-            "the engine was silent for too long: try again, or raise AGENTWORLD_GATEWAY_UPSTREAM_TIMEOUT_MS"
-        )
-        raise UpstreamFailed("timed_out", Failure(504, "upstream_timeout", message)) from exc
-    except (aiohttp.ClientError, OSError) as exc:
-        message = f"the engine broke off its answer ({type(exc).__name__}): try again"
-        raise UpstreamFailed("failed", Failure(502, "upstream_broke_off", message)) from exc
-
-
-async def _refused(response: aiohttp.ClientResponse) -> UpstreamFailed:
-    """The engine's own error, in OpenAI's shape, with its status and Retry-After."""
-    body = b""
-    with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
-        body = await response.read()
-    return UpstreamFailed("failed", _error_of(response, body))
-
-
-def _error_of(response: aiohttp.ClientResponse, body: bytes) -> Failure:
-    status = response.status if response.status >= 400 else 502
-    error: dict[str, Any] = {}
-    with contextlib.suppress(msgspec.MsgspecError):
-        parsed = msgspec.json.decode(body)
-        if isinstance(parsed, dict):
-            error = parsed["error"] if isinstance(parsed.get("error"), dict) else parsed
-    message = error.get("message") or error.get("detail") or f"the engine answered {response.status}"
-    param = error.get("param")
-    return Failure(
-        status=status,
-        code=str(error.get("code") or "upstream_error"),
-        message=str(message)[:2000],
-        type=str(error.get("type") or ""),
-        param=param if isinstance(param, str) else None,
-        retry_after=response.headers.get("Retry-After"),
-    )
+def _order(event: PolicyPublished) -> tuple[int, str]:
+    return event.event_time_ms, event.event_id

@@ -16,8 +16,16 @@ class ClientStream(Protocol):
         """Client bytes for one engine chunk; may be empty."""
         ...
 
+    def keepalive(self) -> bytes:
+        """What may be sent at any time while there is nothing to say, also before the first chunk."""
+        ...
+
     def finish(self) -> bytes:
         """What ends the stream well. Sent only once the step is durable."""
+        ...
+
+    def fail(self, failure: Failure) -> bytes:
+        """What ends the stream ill, wherever it stands."""
         ...
 
 
@@ -25,7 +33,7 @@ class Dialect(Protocol):
     """One wire protocol."""
 
     @property
-    def protocol(self) -> Literal["chat_completions", "responses", "messages", "completions"]:
+    def protocol(self) -> Literal["chat_completions", "responses", "messages", "completions", "generate"]:
         """Name in captured steps."""
         ...
 
@@ -48,8 +56,4 @@ class Dialect(Protocol):
 
     def error(self, failure: Failure) -> bytes:
         """The body of an error reply."""
-        ...
-
-    def error_event(self, failure: Failure) -> bytes:
-        """What tells of a failure within a stream that has begun."""
         ...

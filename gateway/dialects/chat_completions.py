@@ -17,6 +17,8 @@ _NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream"})
 _CLIENT_ID_FIELDS = ("prompt_cache_key", "user", "conversation_id", "session_id")
 _ENGINE_FIELDS = ("prompt_token_ids", "weight_version", "weight_versions")
 
+KEEP_ALIVE = b": keep-alive\n\n"
+
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -96,10 +98,6 @@ class ChatCompletions:
         """OpenAI's error object."""
         return error_body(failure)
 
-    def error_event(self, failure: Failure) -> bytes:
-        """OpenAI's error object as an event; no `[DONE]` follows."""
-        return sse_event(error_body(failure))
-
 
 class ChatStream:
     """Chunks as the engine sent them, less what the client did not ask for."""
@@ -115,9 +113,17 @@ class ChatStream:
             chunk.fields.pop("usage", None)
         return sse_event(_encode(self._call, chunk))
 
+    def keepalive(self) -> bytes:
+        """A comment, which every client's parser drops."""
+        return KEEP_ALIVE
+
     def finish(self) -> bytes:
         """OpenAI's end of stream."""
         return sse_event(b"[DONE]")
+
+    def fail(self, failure: Failure) -> bytes:
+        """OpenAI's error object as an event; no `[DONE]` follows."""
+        return sse_event(error_body(failure))
 
 
 def _encode(call: ChatCall, engine: EngineObject) -> bytes:
@@ -130,10 +136,22 @@ def _encode(call: ChatCall, engine: EngineObject) -> bytes:
     return msgspec.json.encode(fields)
 
 
+def _with_reasoning_content(message: msgspec.Raw) -> msgspec.Raw:
+    """vLLM's `reasoning` under the name that most clients read, too."""
+    raw = bytes(message)
+    if b'"reasoning"' not in raw or b'"reasoning_content"' in raw:
+        return message
+    fields = msgspec.json.decode(message, type=dict[str, msgspec.Raw])
+    if "reasoning" in fields:
+        fields["reasoning_content"] = fields["reasoning"]
+    return msgspec.Raw(msgspec.json.encode(fields))
+
+
 def _choice(call: ChatCall, choice: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
-    if call.wants_logprobs and call.wants_token_ids:
-        return choice
     shown = dict(choice)
+    for key in ("message", "delta"):
+        if key in shown:
+            shown[key] = _with_reasoning_content(shown[key])
     if not call.wants_token_ids:
         shown.pop("token_ids", None)
     if not call.wants_logprobs and "logprobs" in shown:

@@ -50,8 +50,16 @@ class TurnMemory:
         noted = self.turns(trajectory_id).noted
         fresh = []
         for one in replaced:
-            note = (one.step_id, hashlib.blake2b(one.client or b"", digest_size=16).digest())
+            note = _note(one)
             if note not in noted:
                 noted.add(note)
                 fresh.append(one)
         return fresh
+
+    def forget_news(self, trajectory_id: str, replaced: Iterable[Replaced]) -> None:
+        """Those were returned but got lost: return them again."""
+        self.turns(trajectory_id).noted.difference_update(map(_note, replaced))
+
+
+def _note(replaced: Replaced) -> tuple[str, bytes]:
+    return replaced.step_id, hashlib.blake2b(replaced.client or b"", digest_size=16).digest()

@@ -6,6 +6,7 @@ Pure: `dialect.Messages` is the protocol, `counting` the token count, the rest i
 from gateway.dialects.messages.call import MessagesCall
 from gateway.dialects.messages.counting import count_reply, counted, estimate, tokenize_body
 from gateway.dialects.messages.dialect import COUNT_TOKENS_PATH, Messages
+from gateway.dialects.messages.errors import anthropic_error
 from gateway.dialects.messages.stream import PING, MessagesStream
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Messages",
     "MessagesCall",
     "MessagesStream",
+    "anthropic_error",
     "count_reply",
     "counted",
     "estimate",

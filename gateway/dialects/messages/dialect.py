@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from agentworld.contract.ids import new_id as uuid7
 from gateway.canonical import ChatCall
 from gateway.dialects.messages.call import MessagesCall, NewId
-from gateway.dialects.messages.errors import error_object
-from gateway.dialects.messages.events import event
+from gateway.dialects.messages.errors import anthropic_error
 from gateway.dialects.messages.reply import message_body
 from gateway.dialects.messages.request import parse
 from gateway.dialects.messages.stream import MessagesStream
@@ -48,11 +45,7 @@ class Messages:
 
     def error(self, failure: Failure) -> bytes:
         """Anthropic's error object."""
-        return msgspec.json.encode(error_object(failure))
-
-    def error_event(self, failure: Failure) -> bytes:
-        """The same as an `error` event; no `message_stop` follows."""
-        return event("error", error=error_object(failure)["error"])
+        return anthropic_error(failure)
 
 
 def _own(call: ChatCall) -> MessagesCall:

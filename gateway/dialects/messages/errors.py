@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from gateway.failures import Failure
 
 _TYPES = {
@@ -37,6 +39,11 @@ def error_object(failure: Failure) -> dict[str, object]:
         message = f"`{failure.param}`: {message}"
     kind = _TYPES.get(failure.status, default)
     return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def anthropic_error(failure: Failure) -> bytes:
+    """The error object as JSON."""
+    return msgspec.json.encode(error_object(failure))
 
 
 def _too_long(message: str) -> str | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from gateway.dialects.messages.blocks import BlockWriter
 from gateway.dialects.messages.call import MessagesCall
 from gateway.dialects.messages.engine_part import Ending, part_of
+from gateway.dialects.messages.errors import error_object
 from gateway.dialects.messages.events import event
 from gateway.engine import EngineObject
+from gateway.failures import Failure
 
 PING = event("ping")
 """Keeps clients waiting, before the first event as well as between later ones."""
@@ -45,6 +47,10 @@ class MessagesStream:
     def keepalive(self) -> bytes:
         """What may be sent at any time while there is nothing to say."""
         return PING
+
+    def fail(self, failure: Failure) -> bytes:
+        """An `error` event; no `message_stop` follows."""
+        return event("error", error=error_object(failure)["error"])
 
     def _start(self) -> bytes:
         if self._started:

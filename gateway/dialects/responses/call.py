@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agentworld.contract.ids import new_id_time_ms
 from gateway.canonical import ChatCall
 
-_MAX_ID_CHARS = 64
+_OPENAI_ID = re.compile(r"call_[A-Za-z0-9]{1,35}")
+"""At most 40 characters in all, which the strictest clients keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +45,15 @@ class ResponsesCall(ChatCall):
     """Tool call ids as the client saw them, by the engine's tool index."""
 
     def tool_id(self, index: int, engine_id: str) -> str:
-        """The client's id of a tool call: the engine's own, so that it comes back as it was captured.
+        """The client's id of a tool call: the engine's own, where it has OpenAI's form and is new.
 
-        An engine that gives none, or repeats one from turn to turn, gets it replaced.
+        Any other is replaced: OpenClaw makes its own of ids that do not begin with `call_`, and
+        engines may give none, or the same from turn to turn.
         """
         if index not in self.tool_ids:
             taken = engine_id in self.used_ids or engine_id in self.tool_ids.values()
-            own = 0 < len(engine_id) <= _MAX_ID_CHARS and not taken
-            self.tool_ids[index] = engine_id if own else f"call{self.stem}{index:02d}"
+            own = _OPENAI_ID.fullmatch(engine_id) is not None and not taken
+            self.tool_ids[index] = engine_id if own else f"call_{self.stem}{index:02d}"
         return self.tool_ids[index]
 
     def seen_ids(self) -> list[str]:

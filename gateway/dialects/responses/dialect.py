@@ -56,17 +56,6 @@ class Responses:
         """OpenAI's error object."""
         return error_body(failure)
 
-    def error_event(self, failure: Failure) -> bytes:
-        """An `error` event, which needs no response to belong to; `ResponsesStream.fail` says more."""
-        event = {
-            "type": "error",
-            "sequence_number": 0,
-            "code": failure.code,
-            "message": failure.message,
-            "param": failure.param,
-        }
-        return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
-
 
 def _own(call: ChatCall) -> ResponsesCall:
     if not isinstance(call, ResponsesCall):

@@ -72,6 +72,6 @@ class ResponsesStream:
         out = []
         for event in events:
             numbered = {"type": event["type"], "sequence_number": self._sequence, **event}
-            out.append(b"event: " + event["type"].encode() + b"\n" + sse_event(msgspec.json.encode(numbered)))
+            out.append(sse_event(msgspec.json.encode(numbered), event["type"]))
             self._sequence += 1
         return b"".join(out)

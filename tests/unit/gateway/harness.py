@@ -19,6 +19,7 @@ from agentworld.platform.log import Publisher
 from agentworld.platform.memory import InMemoryLog
 from gateway.app import create_app
 from gateway.directory import Directory, LocalDirectory
+from gateway.http_server import bounded_http
 from gateway.policies import PolicyVersions
 from gateway.settings import GatewaySettings
 from gateway.upstream import Upstream
@@ -95,14 +96,16 @@ async def running_gateway(
     *,
     publisher: Publisher | None = None,
     directory: Directory | None = None,
+    server: dict[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[RunningGateway]:
-    """A gateway over an in-memory log and the engine at `engine_url`."""
+    """A gateway over an in-memory log and the engine at `engine_url`. `server`: options of uvicorn."""
     log = InMemoryLog()
     chosen = GatewaySettings(upstream_url=engine_url, **settings)
     upstream = Upstream(chosen)
     directory = LocalDirectory() if directory is None else directory
     policies = PolicyVersions()
+    policies.tell(upstream.published)
     app = create_app(
         chosen,
         publisher=publisher or log.publisher(),
@@ -111,15 +114,21 @@ async def running_gateway(
         policies=policies,
     )
     listener = socket.create_server(("127.0.0.1", 0))
-    server = _Server(uvicorn.Config(app, http="httptools", lifespan="off", log_config=None, access_log=False))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started:
+    options = {
+        "http": bounded_http(chosen.max_header_bytes),
+        "lifespan": "off",
+        "log_config": None,
+        "access_log": False,
+    }
+    running = _Server(uvicorn.Config(app, **options | (server or {})))
+    serving = asyncio.create_task(running.serve(sockets=[listener]))
+    while not running.started:
         await asyncio.sleep(0.01)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
         async with aiohttp.ClientSession() as http:
             yield RunningGateway(url, http, log, directory, policies)
     finally:
-        server.should_exit = True
+        running.should_exit = True
         await serving
         await upstream.close()

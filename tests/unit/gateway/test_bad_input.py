@@ -106,9 +106,15 @@ async def test_an_oversized_body_without_a_length_is_413(gateway: RunningGateway
     assert_error(await gateway.post(CHAT, data=endless()), 413, "body_too_large")
 
 
-async def test_a_compressed_body_is_415(gateway: RunningGateway) -> None:
-    answer = await gateway.post(CHAT, data=b"x", headers={"Content-Encoding": "gzip"})
-    assert_error(answer, 415, "unsupported_encoding")
+@pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, zstd", "x"])
+async def test_another_compression_is_415_and_says_which_are_taken(
+    gateway: RunningGateway, encoding: str
+) -> None:
+    headers = {"Content-Encoding": encoding}
+    async with gateway.http.post(gateway.url + CHAT, data=b"x", headers=headers) as response:
+        message = assert_error((response.status, await response.json()), 415, "unsupported_encoding")
+        assert response.headers["Accept-Encoding"] == "identity, gzip, zstd"
+    assert "zstd" in message
 
 
 @pytest.mark.parametrize(
@@ -121,7 +127,7 @@ async def test_an_unsupported_method_is_405(gateway: RunningGateway, method: str
     assert_error(answer, 405, "method_not_allowed")
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/t1/p1/v1/responses", "/t1/p1/v1/messages", "/t1/p1/v1/"])
+@pytest.mark.parametrize("path", ["/nothing", "/t1/p1/v1/embeddings", "/t1/p1/v1/", "/v1/embeddings"])
 async def test_an_unknown_path_is_404(gateway: RunningGateway, path: str) -> None:
     assert_error(await gateway.post(path, HI), 404, "unknown_path")
 

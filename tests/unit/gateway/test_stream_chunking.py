@@ -19,10 +19,12 @@ from agentworld.contract.events import StepRequest
 from gateway.asgi import Message
 from gateway.canonical import ChatCall
 from gateway.capture import Arrival, captured_steps
-from gateway.dialects import ChatCompletions
-from gateway.engine import engine_body
+from gateway.dialects import ChatCompletions, Dialect, Messages, Responses
+from gateway.engine import Answer
+from gateway.engines import adapter_of
 from gateway.exchange import Exchange
 from gateway.sse import SseParser
+from gateway.upstreams.reply import UpstreamReply
 from tests.unit.gateway.scripted_engine import TOOL, sse_bytes, stream_chunks
 
 
@@ -47,12 +49,12 @@ class CutUpstream:
     def __init__(self, parts: Sequence[bytes]) -> None:
         self._parts = parts
 
-    async def model_for(self, name: str, *, authorization: str) -> str:
-        return name
-
     @asynccontextmanager
-    async def chat(self, body: bytes, *, authorization: str) -> AsyncIterator[CutReply]:
-        yield CutReply(self._parts)
+    async def ask(
+        self, call: ChatCall, answer: Answer, *, authorization: str, affinity: str
+    ) -> AsyncIterator[UpstreamReply]:
+        http: Any = CutReply(self._parts)
+        yield UpstreamReply(http, adapter_of("vllm").reading(call, answer))
 
 
 def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
@@ -60,7 +62,9 @@ def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
     return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
-def outcome(parts: Sequence[bytes], call: ChatCall) -> tuple[bytes, list[dict[str, Any]]]:
+def outcome(
+    parts: Sequence[bytes], call: ChatCall, dialect: Dialect | None = None
+) -> tuple[bytes, list[dict[str, Any]]]:
     """What the client got, and the steps without their times and ids."""
     sent: list[Message] = []
 
@@ -69,7 +73,8 @@ def outcome(parts: Sequence[bytes], call: ChatCall) -> tuple[bytes, list[dict[st
 
     async def run() -> Exchange:
         upstream: Any = CutUpstream(parts)
-        exchange = Exchange(ChatCompletions(), call, upstream, send, step_id="s", started=time.perf_counter())
+        spoken = dialect or ChatCompletions()
+        exchange = Exchange(spoken, call, upstream, send, step_id="s", started=time.perf_counter())
         await exchange.run(authorization="")
         await (exchange.fail(exchange.failure) if exchange.failure else exchange.finish())
         return exchange
@@ -82,7 +87,11 @@ def outcome(parts: Sequence[bytes], call: ChatCall) -> tuple[bytes, list[dict[st
     )
     volatile = {"event_id", "step_id", "event_time_ms", "latency_ms", "first_token_ms"}
     described = [
-        {k: bytes(v) if k == "message" else v for k, v in fields(step).items() if k not in volatile}
+        {
+            k: bytes(v) if isinstance(v, msgspec.Raw) else v
+            for k, v in fields(step).items()
+            if k not in volatile
+        }
         for step, _ in steps
     ]
     return b"".join(message.get("body", b"") for message in sent), described
@@ -122,6 +131,30 @@ def test_any_cut_gives_the_same_step_and_the_same_text(
         return ChatCompletions().parse(json.dumps(body).encode())
 
     assert outcome(cut(data, places), call()) == outcome([data], call())
+
+
+def numbered(number: int = 0) -> str:
+    """The UUIDv7 that every id of an answer is made of here."""
+    return "01890000-0000-7000-8000-000000000000"
+
+
+OTHERS: dict[Dialect, dict[str, Any]] = {
+    Responses(new_id=numbered): {"input": "hi", "stream": True},
+    Messages(new_id=numbered): {"messages": [{"role": "user", "content": "hi"}], "stream": True},
+}
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    dialect=st.sampled_from(list(OTHERS)),
+    data=st.sampled_from([PLAIN, SPACED, TOOLS, BROKEN, UNICODE]),
+    places=st.lists(st.integers(0, 10_000), max_size=40),
+)
+def test_any_cut_gives_the_same_in_every_protocol(dialect: Dialect, data: bytes, places: list[int]) -> None:
+    def call() -> ChatCall:
+        return dialect.parse(json.dumps(OTHERS[dialect]).encode())
+
+    assert outcome(cut(data, places), call(), dialect) == outcome([data], call(), dialect)
 
 
 @given(st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=10))
@@ -166,5 +199,5 @@ def test_any_json_object_is_a_call_that_can_be_asked_and_captured_or_a_clear_err
 ) -> None:
     call = parsed(json.dumps({"messages": [{"role": "user"}]} | body).encode())
     if call is not None:
-        msgspec.json.decode(engine_body(call, model="m"))
+        msgspec.json.decode(adapter_of("vllm").body(call, model="m"))
         msgspec.json.encode(call.sampling)

@@ -35,7 +35,7 @@ def streamed(chunks: Path) -> bytes:
     messages = dialect()
     stream = messages.stream(messages.parse(STOPS))
     out = b"".join(stream.feed(EngineObject.parse(line)) for line in chunks.read_bytes().splitlines())
-    return out + (messages.error_event(BROKEN_OFF) if "broken_off" in chunks.name else stream.finish())
+    return out + (stream.fail(BROKEN_OFF) if "broken_off" in chunks.name else stream.finish())
 
 
 if __name__ == "__main__":

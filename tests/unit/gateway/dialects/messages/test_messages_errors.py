@@ -9,7 +9,7 @@ import pytest
 from gateway.dialects.messages import PING, Messages, count_reply, counted, estimate, tokenize_body
 from gateway.engine import MalformedReply
 from gateway.failures import Failure
-from tests.unit.gateway.dialects.messages.samples import GOLDEN, dialect
+from tests.unit.gateway.dialects.messages.samples import GOLDEN, STOPS, dialect
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,8 @@ def test_status_gives_anthropics_error_type(status: int, kind: str) -> None:
 
 
 def test_error_within_a_stream_is_an_error_event() -> None:
-    event = Messages().error_event(Failure(503, "unavailable", "later")).decode()
+    stream = Messages().stream(Messages().parse(STOPS))
+    event = stream.fail(Failure(503, "unavailable", "later")).decode()
     assert event == (
         'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"later"}}\n\n'
     )

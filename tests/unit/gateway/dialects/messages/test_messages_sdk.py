@@ -54,7 +54,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
     await response.write(PING)
     for chunk in chunks_of(call.model):
         await response.write(stream.feed(chunk) + stream.keepalive())
-    await response.write(messages.error_event(BROKEN_OFF) if call.model == "broken_off" else stream.finish())
+    await response.write(stream.fail(BROKEN_OFF) if call.model == "broken_off" else stream.finish())
     return response
 
 
