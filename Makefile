@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 SPEC := pyproject.toml constraints.txt infra/local/noida.txt
 
-.PHONY: help up demo test unit check format kafka tools constraints clean
+.PHONY: help up demo test unit test-agents check format kafka tools constraints clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -22,6 +22,9 @@ test: .venv/.dev tools ## All tests, on the fake, the embedded broker and real A
 
 unit: .venv/.dev ## The tests that need no process beside them
 	$(PYTEST) tests/unit tests/contract
+
+test-agents: .venv/.dev ## Real agent clients (Codex, Claude Code, …) through the gateway; needs npm
+	$(BIN)/python -m tests.agents
 
 check: .venv/.dev ## ruff, mypy --strict, import-linter, file sizes
 	$(BIN)/ruff format --check .
