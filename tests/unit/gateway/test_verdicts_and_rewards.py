@@ -10,6 +10,7 @@ import pytest
 from agentworld.contract.errors import ContractViolation
 from agentworld.contract.events import VerdictGiven
 from agentworld.contract.ids import group_id
+from gateway.directory import moved
 from gateway.rewarding import load_reward_function
 from tests.unit.gateway.harness import RunningGateway, running_gateway
 from tests.unit.gateway.scripted_engine import ScriptedEngine, running_engine
@@ -79,6 +80,15 @@ async def test_a_verdict_is_on_a_trajectory_or_on_its_group(gateway: RunningGate
         {"rule": 1},
     )
     assert (whole.decision, whole.trajectory_id, whole.group_id) == ("accept", None, "g")
+
+
+async def test_rewards_and_verdicts_are_taken_long_after_the_seal(gateway: RunningGateway) -> None:
+    entry = gateway.directory.get("t1")
+    assert entry is not None
+    gateway.directory.put(moved(entry, "sealed"))
+    assert (await gateway.post("/t1/p1/v1/reward", {"value": 1}))[0] == 200
+    assert (await gateway.post("/t1/p1/v1/verdict", {"decision": "hold"}))[0] == 200
+    assert (len(gateway.rewards), len(verdicts(gateway))) == (1, 1)
 
 
 @pytest.mark.parametrize("body", [{}, {"decision": "maybe"}, {"decision": "hold", "round": -1}])
