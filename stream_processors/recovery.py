@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
@@ -14,7 +15,8 @@ class OrderedRecovery(Recovery):
 
     Faust resumes the source partitions while its fetcher runs, seeks, and only then clears the
     queues (`flow_control.resume`). What was fetched in between is gone until the next restart, and
-    the gap it leaves stops the partition's commits.
+    the gap it leaves stops the partition's commits. And it seeks only where an offset is committed:
+    elsewhere reading would go on behind what was fetched and cleared.
     """
 
     logger = logging.getLogger("faust.recovery")
@@ -32,6 +34,7 @@ class OrderedRecovery(Recovery):
         app.flow_control.resume()
         if assignment:
             await self._wait(consumer.perform_seek(), timeout=app.conf.broker_request_timeout)
+            await self._wait(self._seek_uncommitted(), timeout=app.conf.broker_request_timeout)
         consumer.resume_partitions({tp for tp in assignment if not self._is_changelog_tp(tp)})
         self.completed.set()
         consumer.resume_flow()
@@ -40,6 +43,14 @@ class OrderedRecovery(Recovery):
         if not app.assignor.assigned_standbys():
             self.tables.on_standbys_ready()
         app.on_rebalance_end()
+
+    async def _seek_uncommitted(self) -> None:
+        """Read partitions of which nothing was ever committed from their beginning."""
+        consumer: Any = self.app.consumer
+        sources = {tp for tp in consumer.assignment() if not self._is_changelog_tp(tp)}
+        unsought = [tp for tp in sources if not consumer._read_offset.get(tp)]
+        if unsought:
+            await consumer.seek_wait(dict(await consumer.earliest_offsets(*unsought)))
 
 
 class PromptTables(TableManager):
