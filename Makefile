@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 SPEC := pyproject.toml constraints.txt infra/local/noida.txt
 
-.PHONY: help up demo test unit test-agents check format kafka tools constraints clean
+.PHONY: help up demo test chaos unit test-agents check format kafka tools constraints clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -17,8 +17,11 @@ up: .venv/.demo ## The whole stack on this machine; Ctrl-C stops it
 demo: .venv/.demo ## The stack and the quickstart recipe: calls become groups, a batch, rows
 	$(BIN)/agentworld demo
 
-test: .venv/.dev tools ## All tests, on the fake, the embedded broker and real Apache Kafka
-	$(PYTEST) tests
+test: .venv/.dev tools ## All tests but the kill tests, on the fake, the embedded broker and real Apache Kafka
+	$(PYTEST) tests -m 'not chaos'
+
+chaos: .venv/.dev tools ## Kill each process under load, on the embedded broker and Apache Kafka
+	$(PYTEST) tests -m chaos
 
 unit: .venv/.dev ## The tests that need no process beside them
 	$(PYTEST) tests/unit tests/contract

@@ -15,6 +15,8 @@ from agentworld.platform.settings import KafkaSettings
 from tests.unit.stream_processors.rollouts import Rollout
 from tests.unit.stream_processors.running import KafkaPlane, WorkerProcess, now_ms, wait_for
 
+pytestmark = pytest.mark.chaos
+
 N, TURNS, BATCH = 3, 3, 4
 LIMITS = {"grace_ms": 300, "batch_groups": BATCH, "session_timeout_ms": 6_000}
 
