@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from agentworld.contract.delta import expand
+from agentworld.platform.kafka import ensure_topics
 from agentworld.platform.settings import KafkaSettings
 from infra.kafka.apache import ApacheKafka
 from infra.local.embedded_broker import EmbeddedBroker
@@ -109,6 +110,8 @@ async def test_the_acknowledged_tail_comes_back_after_a_crash_of_the_embedded_br
             await asyncio.to_thread(broker.kill)
             answered += [await gateway.chat("t1") for _ in range(10)]
             await asyncio.to_thread(broker.start)
+            # As the local stack does: topics made in the broker's last second are gone too.
+            await asyncio.to_thread(ensure_topics, kafka)
             await gateway.until_broker("up")
             answered += [await gateway.chat("t1") for _ in range(10)]
         await until_in_log(kafka, answered)
