@@ -8,16 +8,15 @@ import msgspec
 
 from agentworld.contract.errors import InvalidInput
 from gateway.canonical import ChatCall
+from gateway.dialects.openai_stream import OpenAiStream
 from gateway.engine import EngineObject
 from gateway.failures import Failure, error_body
-from gateway.sse import sse_event
 
 _NULL = msgspec.Raw(b"null")
 _NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream"})
 _CLIENT_ID_FIELDS = ("prompt_cache_key", "user", "conversation_id", "session_id")
 _ENGINE_FIELDS = ("prompt_token_ids", "weight_version", "weight_versions")
 
-KEEP_ALIVE = b": keep-alive\n\n"
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
@@ -90,40 +89,13 @@ class ChatCompletions:
         """The engine's body, less what the client did not ask for."""
         return _encode(call, engine)
 
-    def stream(self, call: ChatCall) -> ChatStream:
+    def stream(self, call: ChatCall) -> OpenAiStream:
         """A fresh stream."""
-        return ChatStream(call)
+        return OpenAiStream(call, _encode)
 
     def error(self, failure: Failure) -> bytes:
         """OpenAI's error object."""
         return error_body(failure)
-
-
-class ChatStream:
-    """Chunks as the engine sent them, less what the client did not ask for."""
-
-    def __init__(self, call: ChatCall) -> None:
-        self._call = call
-
-    def feed(self, chunk: EngineObject) -> bytes:
-        """The chunk as an event; nothing for a usage chunk that only the gateway asked for."""
-        if not self._call.wants_usage:
-            if not chunk.choices and "usage" in chunk.fields:
-                return b""
-            chunk.fields.pop("usage", None)
-        return sse_event(_encode(self._call, chunk))
-
-    def keepalive(self) -> bytes:
-        """A comment, which every client's parser drops."""
-        return KEEP_ALIVE
-
-    def finish(self) -> bytes:
-        """OpenAI's end of stream."""
-        return sse_event(b"[DONE]")
-
-    def fail(self, failure: Failure) -> bytes:
-        """OpenAI's error object as an event; no `[DONE]` follows."""
-        return sse_event(error_body(failure))
 
 
 def _encode(call: ChatCall, engine: EngineObject) -> bytes:

@@ -9,10 +9,9 @@ import msgspec
 from agentworld.contract.errors import InvalidInput
 from agentworld.contract.events import TokenId
 from gateway.canonical import ChatCall
-from gateway.dialects.chat_completions import KEEP_ALIVE
+from gateway.dialects.openai_stream import OpenAiStream
 from gateway.engine import EngineObject
 from gateway.failures import Failure, error_body
-from gateway.sse import sse_event
 
 _NULL = msgspec.Raw(b"null")
 _NOT_SAMPLING = frozenset({"prompt", "model", "stream", "stream_options"})
@@ -95,40 +94,13 @@ class Completions:
         """The engine's body, less what the client did not ask for."""
         return _encode(call, engine)
 
-    def stream(self, call: ChatCall) -> CompletionsStream:
+    def stream(self, call: ChatCall) -> OpenAiStream:
         """A fresh stream."""
-        return CompletionsStream(call)
+        return OpenAiStream(call, _encode)
 
     def error(self, failure: Failure) -> bytes:
         """OpenAI's error object."""
         return error_body(failure)
-
-
-class CompletionsStream:
-    """Chunks as the engine sent them, less what the client did not ask for."""
-
-    def __init__(self, call: ChatCall) -> None:
-        self._call = call
-
-    def feed(self, chunk: EngineObject) -> bytes:
-        """The chunk as an event; nothing for a usage chunk that only the gateway asked for."""
-        if not self._call.wants_usage:
-            if not chunk.choices and "usage" in chunk.fields:
-                return b""
-            chunk.fields.pop("usage", None)
-        return sse_event(_encode(self._call, chunk))
-
-    def keepalive(self) -> bytes:
-        """A comment."""
-        return KEEP_ALIVE
-
-    def finish(self) -> bytes:
-        """OpenAI's end of stream."""
-        return sse_event(b"[DONE]")
-
-    def fail(self, failure: Failure) -> bytes:
-        """OpenAI's error object as an event."""
-        return sse_event(error_body(failure))
 
 
 def _one_prompt(fields: dict[str, msgspec.Raw]) -> tuple[msgspec.Raw, list[int] | None]:
