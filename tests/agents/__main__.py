@@ -19,11 +19,12 @@ from agentworld.platform.reports import print_table, write_report
 from tests.agents.clients import ALL, Client
 from tests.agents.clients.base import Order
 from tests.agents.comparison import compare
-from tests.agents.engine_log import LogReader, Refused, Served
+from tests.agents.engine_log import Entry, Refused, Served
 from tests.agents.install import InstallError, install
 from tests.agents.running import run_client
 from tests.agents.stack import Stack
 from tests.agents.task import Task
+from tests.support.engine.log import LogReader
 
 _MIN_TURNS = 3
 """Two turns that call tools, and the last words."""
@@ -47,7 +48,7 @@ class Row:
 
 
 def run_row(
-    client: Client, stack: Stack, log: LogReader, directory: Path, *, limit_s: float, direct: bool
+    client: Client, stack: Stack, log: LogReader[Entry], directory: Path, *, limit_s: float, direct: bool
 ) -> Row:
     """Run one client and judge what became of it."""
     workdir, home = directory / "work", directory / "home"
@@ -147,7 +148,7 @@ def main() -> int:
     try:
         install()
         with Stack(directory / "stack", gateway=not arguments.direct, reasoning=arguments.reasoning) as stack:
-            log = LogReader(stack.engine_log)
+            log = LogReader(stack.engine_log, Entry)
             for client in clients:
                 folder = directory / client.name
                 row = run_row(client, stack, log, folder, limit_s=arguments.limit_s, direct=arguments.direct)

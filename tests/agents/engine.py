@@ -4,98 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import time
-import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from tests.agents.engine_log import EngineLog, Refused, Served
-from tests.agents.policy import Turn, next_turn
-from tests.agents.sampling import Token, message_of, sample
-from tests.agents.tokens import render, token_bytes
+from tests.agents.engine_log import Refused, Served
+from tests.agents.policy import next_turn
 from tests.agents.toolbox import tools_of
+from tests.support.engine.log import EngineLog
+from tests.support.engine.replies import MODEL, Reply, begin_reply, event
 
-_MODEL = "scripted"
 _MAX_BODY_BYTES = 64 * 1024**2
-
-
-@dataclass(slots=True)
-class _Reply:
-    """One completion under way."""
-
-    id: str
-    model: str
-    prompt_ids: list[int]
-    tokens: Sequence[Token]
-    finish_reason: str
-    with_ids: bool
-    with_logprobs: bool
-    sent: int = 0
-    """How many tokens are out."""
-
-    def head(self, kind: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": int(time.time()), "model": self.model}
-
-    def usage(self) -> dict[str, Any]:
-        prompt, sampled = len(self.prompt_ids), len(self.tokens)
-        return {"prompt_tokens": prompt, "completion_tokens": sampled, "total_tokens": prompt + sampled}
-
-    def logprobs(self, tokens: Sequence[Token]) -> dict[str, Any] | None:
-        if not self.with_logprobs:
-            return None
-        return {
-            "content": [
-                {
-                    "token": token_bytes(token.token_id).decode(errors="replace"),
-                    "logprob": token.logprob,
-                    "bytes": list(token_bytes(token.token_id)),
-                    "top_logprobs": [],
-                }
-                for token in tokens
-            ]
-        }
-
-    def whole(self) -> dict[str, Any]:
-        choice: dict[str, Any] = {
-            "index": 0,
-            "message": message_of(self.tokens),
-            "logprobs": self.logprobs(self.tokens),
-            "finish_reason": self.finish_reason,
-        }
-        reply = self.head("chat.completion") | {"choices": [choice], "usage": self.usage()}
-        if self.with_ids:
-            choice["token_ids"] = [token.token_id for token in self.tokens]
-            reply["prompt_token_ids"] = self.prompt_ids
-        self.sent = len(self.tokens)
-        return reply
-
-    def opening(self) -> dict[str, Any]:
-        chunk = self._chunk({"role": "assistant", "content": ""}, None)
-        if self.with_ids:
-            chunk["prompt_token_ids"] = self.prompt_ids
-        return chunk
-
-    def next_chunk(self) -> dict[str, Any]:
-        token = self.tokens[self.sent]
-        self.sent += 1
-        return self._chunk(token.delta, token)
-
-    def _chunk(self, delta: dict[str, Any], token: Token | None) -> dict[str, Any]:
-        last = token is not None and self.sent == len(self.tokens)
-        choice: dict[str, Any] = {
-            "index": 0,
-            "delta": delta,
-            "logprobs": self.logprobs([token]) if token else None,
-            "finish_reason": self.finish_reason if last else None,
-        }
-        if self.with_ids and token:
-            choice["token_ids"] = [token.token_id]
-        return self.head("chat.completion.chunk") | {"choices": [choice]}
 
 
 class Engine:
@@ -119,7 +39,7 @@ class Engine:
         return web.json_response({"status": "ok"})
 
     async def _models(self, _: web.Request) -> web.Response:
-        model = {"id": _MODEL, "object": "model", "created": 0, "owned_by": "agentworld"}
+        model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "agentworld"}
         return web.json_response({"object": "list", "data": [model]})
 
     async def _unknown(self, request: web.Request) -> web.Response:
@@ -138,7 +58,7 @@ class Engine:
         if (body.get("n") or 1) != 1:
             return self._refuse(http, 400, "n must be 1 here")
         turn = next_turn(body, reasoning=self._reasoning)
-        reply = _start(body, turn)
+        reply = begin_reply(body, turn)
         try:
             if body.get("stream"):
                 return await self._stream(
@@ -162,41 +82,18 @@ class Engine:
                 )
             )
 
-    async def _stream(self, http: web.Request, reply: _Reply, *, usage: bool) -> web.StreamResponse:
+    async def _stream(self, http: web.Request, reply: Reply, *, usage: bool) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         await response.prepare(http)
-        await response.write(_event(reply.opening()))
+        await response.write(event(reply.opening()))
         while reply.sent < len(reply.tokens):
-            await response.write(_event(reply.next_chunk()))
+            await response.write(event(reply.next_chunk()))
             await asyncio.sleep(self._token_delay_ms / 1000)
         if usage:
-            await response.write(
-                _event(reply.head("chat.completion.chunk") | {"choices": [], "usage": reply.usage()})
-            )
+            await response.write(event(reply.usage_chunk()))
         await response.write(b"data: [DONE]\n\n")
         await response.write_eof()
         return response
-
-
-def _start(body: dict[str, Any], turn: Turn) -> _Reply:
-    reply_id = f"chatcmpl-{uuid.uuid4().hex}"
-    call_ids = [f"chatcmpl-tool-{uuid.uuid4().hex}" for _ in turn.calls]
-    tokens = sample(turn, seed=reply_id, call_ids=call_ids)
-    limit = body.get("max_completion_tokens") or body.get("max_tokens") or len(tokens)
-    cut = len(tokens) > limit
-    return _Reply(
-        id=reply_id,
-        model=str(body.get("model") or _MODEL),
-        prompt_ids=render(body),
-        tokens=tokens[:limit],
-        finish_reason="length" if cut else "tool_calls" if turn.calls else "stop",
-        with_ids=bool(body.get("return_token_ids")),
-        with_logprobs=bool(body.get("logprobs")),
-    )
-
-
-def _event(chunk: dict[str, Any]) -> bytes:
-    return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
 
 def main() -> None:

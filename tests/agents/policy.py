@@ -5,26 +5,15 @@ from __future__ import annotations
 import json
 import os.path
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from tests.agents import toolbox
 from tests.agents.task import Task
-from tests.agents.tokens import text_of
+from tests.support.engine.sampling import Turn
+from tests.support.engine.tokens import text_of
 
 _SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """mini-swe-agent's prompt asks for this as the last command."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One reply of the model."""
-
-    kind: Literal["turn", "side"]
-    """`side`: titles, summaries and the like, outside the main conversation."""
-    text: str
-    calls: Sequence[toolbox.Use] = ()
-    reasoning: str = ""
 
 
 def next_turn(body: Mapping[str, Any], *, reasoning: bool) -> Turn:

@@ -7,8 +7,9 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from tests.agents.engine import Engine
-from tests.agents.engine_log import EngineLog, LogReader, Refused
+from tests.agents.engine_log import Entry, Refused
 from tests.agents.task import Task
+from tests.support.engine.log import EngineLog, LogReader
 
 TASK = Task("/tmp/somewhere/notes.txt", "first → 1", "second ✓ 2")
 WRITE = {
@@ -33,7 +34,7 @@ ASK = {
 
 @pytest.fixture
 async def engine(tmp_path):
-    reader = LogReader(tmp_path / "engine.jsonl")
+    reader = LogReader(tmp_path / "engine.jsonl", Entry)
     app = Engine(EngineLog(tmp_path / "engine.jsonl"), reasoning=True, token_delay_ms=0).app()
     async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
         yield session, reader

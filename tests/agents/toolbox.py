@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.agents.task import Task
+from tests.support.engine.sampling import Use
 
 WRITERS = ("write", "write_file", "create_file")
 EDITORS = ("edit", "edit_file", "str_replace")
@@ -41,14 +42,6 @@ class Tool:
     def first_of(self, names: Sequence[str]) -> str:
         """The first of `names` that is a parameter."""
         return next((name for name in names if name in self.properties), names[0])
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """A call of a tool. `arguments` is JSON text."""
-
-    name: str
-    arguments: str
 
 
 def tools_of(body: Mapping[str, Any]) -> list[Tool]:

@@ -15,7 +15,7 @@ from agentworld.platform.log import OutRecord
 from agentworld.platform.publisher import KafkaPublisher
 from agentworld.platform.settings import KafkaSettings
 from infra.local.embedded_broker import EmbeddedBroker
-from tests.unit.gateway.gateway_process import HI, GatewayProcess, steps_in
+from tests.support.gateway_process import HI, GatewayProcess, steps_in
 from tests.unit.gateway.scripted_engine import ScriptedEngine, running_engine
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]

@@ -16,7 +16,7 @@ from agentworld.platform.settings import KafkaSettings
 from infra.kafka.apache import ApacheKafka
 from infra.local.embedded_broker import EmbeddedBroker
 from infra.local.ports import free_port
-from tests.unit.gateway.gateway_process import GatewayProcess, first_seen, steps_in, until_in_log
+from tests.support.gateway_process import GatewayProcess, first_seen, steps_in, until_in_log
 from tests.unit.gateway.scripted_engine import ScriptedEngine, reply_body, running_engine
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]

@@ -12,7 +12,7 @@ from agentworld.contract.topics import POLICY_VERSIONS
 from agentworld.platform.log import OutRecord
 from agentworld.platform.publisher import KafkaPublisher
 from agentworld.platform.settings import KafkaSettings
-from tests.unit.gateway.gateway_process import GatewayProcess, steps_in
+from tests.support.gateway_process import GatewayProcess, steps_in
 from tests.unit.gateway.upstreams.pool_engines import QUIET, engines, pool, published
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]

@@ -21,7 +21,7 @@ from agentworld.contract.topics import TRAJECTORY_EVENTS
 from agentworld.platform.scan import scan_topic
 from agentworld.platform.settings import KafkaSettings
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 HI = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
 
 

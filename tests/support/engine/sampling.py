@@ -6,12 +6,30 @@ import copy
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from tests.agents.policy import Turn
-from tests.agents.tokens import THINK_CLOSE, THINK_OPEN, TURN_CLOSE, call_frame, encode
+from tests.support.engine.tokens import THINK_CLOSE, THINK_OPEN, TURN_CLOSE, call_frame, encode
 
 Delta = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A call of a tool. `arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One reply of the model."""
+
+    kind: Literal["turn", "side"]
+    """`side`: titles, summaries and the like, outside the main conversation."""
+    text: str
+    calls: Sequence[Use] = ()
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
