@@ -59,6 +59,7 @@ def create_app(
         source=source,
         default_run_id=settings.default_run_id,
         default_rollouts=settings.default_rollouts,
+        default_raw_content=settings.raw_content,
     )
     turns = TurnMemory(
         per_trajectory=settings.restore_turns_per_trajectory, max_bytes=settings.restore_max_bytes
@@ -83,6 +84,7 @@ def create_app(
             online=online if settings.online else None,
             admission=Admission(settings.max_calls_per_key),
             bounds=_bounds(settings),
+            raw_content=settings.raw_content,
             source=source,
         ),
         counting=Counting(

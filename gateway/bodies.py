@@ -45,7 +45,8 @@ class Registration(Body):
     channel: str = "train"
     metadata: dict[str, Any] | None = None
     """Travels to the trainer. `n_rollouts`, `run_id`, `round`, `rollout_index` and `policy` also place
-    the trajectory in its group."""
+    the trajectory in its group; with `raw_content` chat calls are answered with the sampled text as it
+    is, tool calls unparsed."""
 
 
 class Completion(Body):

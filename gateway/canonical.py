@@ -37,6 +37,8 @@ class ChatCall:
     """The prompt of a text completion, where the client sent it as ids."""
     is_chat: bool = True
     """False: goes to the engine's text completions instead."""
+    raw: bool = False
+    """The sampled text is wanted as it is: tools stand in the prompt, calls of them stay in the text."""
     place: tuple[str, str] | None = None
     """Ids of trajectory and prompt, where the body has them."""
 

@@ -28,6 +28,8 @@ class Entry:
     channel: str
     policy: str
     state: TrajectoryState = "open"
+    raw_content: bool = False
+    """Chat calls are answered with the sampled text as it is, tool calls unparsed."""
 
     @classmethod
     def of(cls, event: DirectoryUpdated) -> Entry:
@@ -39,6 +41,7 @@ class Entry:
             channel=event.channel,
             policy=event.policy,
             state=event.state,
+            raw_content=event.raw_content,
         )
 
 

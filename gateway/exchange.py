@@ -120,7 +120,9 @@ class Exchange:
             raise UpstreamFailed("failed", Failure(502, "upstream_error", error))
         if not parsed.choices:
             raise MalformedReply("it has no choices")
-        self._held = self._dialect.reply(self._call, reply.whole(parsed))
+        shown = reply.whole(parsed)
+        self._check_raw()
+        self._held = self._dialect.reply(self._call, shown)
 
     async def _stream(self, reply: UpstreamReply, client: ClientStream) -> None:
         if not reply.is_stream:
@@ -154,7 +156,15 @@ class Exchange:
                 f"the engine's answer has more than {self._max_answer_bytes} bytes: ask for fewer tokens, or "
                 "raise AGENTWORLD_GATEWAY_MAX_ANSWER_BYTES"
             )
-            raise UpstreamFailed("failed", Failure(502, "answer_too_large", message))
+            raise UpstreamFailed("failed", Failure(502, "answer_too_large", message), answered=200)
+
+    def _check_raw(self) -> None:
+        if self._call.raw and any(choice.tool_calls for choice in self.answer.choices.values()):
+            message = (
+                f"the engine `{self.answer.engine}` parses tool calls, but this trajectory asks for the raw "
+                "text: start the engine without a tool call parser, or register without `raw_content`"
+            )
+            raise UpstreamFailed("failed", Failure(502, "raw_content_unavailable", message), answered=200)
 
     def _take(self, reply: UpstreamReply, client: ClientStream, data: bytes) -> bytes:
         """Gather a chunk; what of it goes to the client now. From the last finish reason on all is held."""
@@ -162,6 +172,7 @@ class Exchange:
         if (error := chunk.error) is not None:
             raise UpstreamFailed("failed", Failure(502, "upstream_error", error))
         shown = reply.chunk(chunk)
+        self._check_raw()
         out = client.feed(shown) if shown is not None else b""
         if self._first_token_ms is None and any(c.sampled for c in self.answer.choices.values()):
             self._first_token_ms = self._elapsed_ms()

@@ -73,6 +73,7 @@ class Proxy:
         admission: Admission,
         bounds: Bounds,
         source: str,
+        raw_content: bool = False,
     ) -> None:
         self._publisher = publisher
         self._directory = directory
@@ -84,6 +85,8 @@ class Proxy:
         self._admission = admission
         self._bounds = bounds
         self._source = source
+        self._raw_content = raw_content
+        """Of trajectories that cannot be looked up while the broker is away."""
 
     async def serve(
         self, dialect: Dialect, ids: tuple[str, str] | None, scope: Scope, receive: Receive, send: Send
@@ -136,6 +139,8 @@ class Proxy:
                 started=started,
                 request=_request(dialect, call, body, scope, client_ids),
             )
+            if dialect.protocol == "chat_completions":
+                call.raw = entry.raw_content if entry.run_id else self._raw_content
             replaced = self._restoring.put_back(call, entry.trajectory_id)
             captured = _Captured(arrival, placed, replaced)
         exchange = Exchange(

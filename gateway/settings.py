@@ -54,6 +54,9 @@ class GatewaySettings(BaseSettings):
     """Run of trajectories whose registration names none."""
     default_rollouts: int = Field(default=1, ge=1)
     """n of trajectories whose registration names none."""
+    raw_content: bool = False
+    """Whether chat calls are answered with the sampled text as it is, tool calls unparsed, as Claw-R1's
+    gateway does; a registration's `raw_content` overrides it."""
 
     ack_timeout_ms: int = Field(default=2_000, gt=0)
     """Longest wait for the broker's acknowledgement; then the record goes to the spool."""

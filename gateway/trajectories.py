@@ -51,12 +51,14 @@ class Trajectories:
         source: str,
         default_run_id: str,
         default_rollouts: int,
+        default_raw_content: bool = False,
     ) -> None:
         self._publisher = publisher
         self._directory = directory
         self._source = source
         self._default_run_id = default_run_id
         self._default_rollouts = default_rollouts
+        self._default_raw_content = default_raw_content
 
     async def _say(self, event: Event) -> None:
         await self._publisher.publish(record_of(event))
@@ -72,6 +74,7 @@ class Trajectories:
             channel=entry.channel,
             policy=entry.policy,
             state=entry.state,
+            raw_content=entry.raw_content,
         )
         await self._publisher.publish(OutRecord.of(TRAJECTORY_DIRECTORY, event))
         self._directory.put(entry)
@@ -95,6 +98,7 @@ class Trajectories:
             run_id=check_name(_text(metadata, "run_id") or self._default_run_id, "run id"),
             channel=check_name(channel, "channel"),
             policy=check_name(_text(metadata, "policy") or "default", "policy"),
+            raw_content=_flag(metadata, "raw_content", self._default_raw_content),
         )
         rollouts = _number(metadata, "n_rollouts", least=1)
         round_index = _number(metadata, "round", least=0) or 0
@@ -216,7 +220,7 @@ class Trajectories:
 
 
 def _check_same(known: Entry, asked: Entry) -> None:
-    for field in ("run_id", "channel", "policy"):
+    for field in ("run_id", "channel", "policy", "raw_content"):
         before, now = getattr(known, field), getattr(asked, field)
         if before != now:
             raise InvalidInput(
@@ -237,6 +241,15 @@ def _text(metadata: Json, field: str) -> str | None:
         return None
     if not isinstance(value, str):
         raise _invalid(field, "a string")
+    return value
+
+
+def _flag(metadata: Json, field: str, default: bool) -> bool:
+    value: Any = metadata.get(field)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise _invalid(field, "true or false")
     return value
 
 

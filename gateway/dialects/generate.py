@@ -39,6 +39,8 @@ class Generate:
         fields = {name: raw for name, raw in sampling.items() if name not in _OWN}
         fields["model"] = _raw(model)
         fields["prompt"] = _raw(prompt_ids)
+        # Left out, it is 16 in text completions; null is as much as the model can.
+        fields.setdefault("max_tokens", msgspec.Raw(b"null"))
         trajectory = read(sent, "trajectory_uid", str, "a string")
         prompt = read(sent, "prompt_uid", str, "a string")
         if (trajectory is None) != (prompt is None):

@@ -57,6 +57,8 @@ class SglangAdapter:
         """The request; reasoning in the history is called `reasoning_content`."""
         fields = merged(call, self.added(call), model=model, without=without, dropped=_dropped(call))
         fields["messages"] = with_reasoning_as(call.fields["messages"], "reasoning_content")
+        if call.raw:
+            fields["separate_reasoning"] = False  # and `tool_choice` none would take tools from the prompt
         return msgspec.json.encode(fields)
 
     def reading(self, call: ChatCall, answer: Answer) -> Reading:

@@ -34,6 +34,8 @@ class VllmAdapter:
         """The request; reasoning in the history is called `reasoning`."""
         fields = merged(call, self.added(call), model=model, without=without, dropped=())
         fields["messages"] = with_reasoning_as(call.fields["messages"], "reasoning")
+        if call.raw and call.tools is not None:
+            fields["tool_choice"] = "none"  # the tools stay in the prompt, their calls in the text
         return msgspec.json.encode(fields)
 
     def reading(self, call: ChatCall, answer: Answer) -> Reading:

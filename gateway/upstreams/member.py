@@ -23,6 +23,12 @@ from gateway.upstreams.models import listed_models
 logger = logging.getLogger(__name__)
 
 _REFUSALS = frozenset({400, 403, 404, 415, 422})
+_UNBOUNDED = Failure(
+    400,
+    "max_tokens_missing",
+    "this engine is SGLang, which stops after 16 tokens where it is not told: name `max_tokens`",
+    param="max_tokens",
+)
 
 
 class Member:
@@ -95,6 +101,8 @@ class Member:
 
     async def begin(self, call: ChatCall, *, model: str | None, authorization: str) -> HttpReply:
         """Send the call, less what this engine is known to refuse. Raises `UpstreamFailed`."""
+        if self.settings.kind == "sglang" and bytes(call.fields.get("max_tokens", b"")) == b"null":
+            raise UpstreamFailed("failed", _UNBOUNDED, answered=400)
         name = await self.model_name(model, authorization=authorization)
         refused = self._refused[name]
         adapter = self.adapter_for(call)

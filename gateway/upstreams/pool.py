@@ -57,6 +57,8 @@ class Pool:
         except UpstreamFailed as exc:
             if exc.blames_engine:
                 member.breaker.failed()
+            else:
+                member.breaker.succeeded()
             raise
         except MalformedReply:
             member.breaker.failed()

@@ -18,3 +18,5 @@ class DirectoryUpdated(Event, frozen=True, kw_only=True, tag="directory_updated"
     channel: str
     policy: str
     state: TrajectoryState
+    raw_content: bool = False
+    """Chat calls are answered with the sampled text as it is, tool calls unparsed."""

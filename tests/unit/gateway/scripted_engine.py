@@ -105,6 +105,8 @@ class ScriptedEngine:
     """What it was asked, and what it does next."""
 
     requests: list[dict[str, Any]] = field(default_factory=list)
+    completions: list[dict[str, Any]] = field(default_factory=list)
+    """What it was asked for text; it never answers."""
     headers: list[dict[str, str]] = field(default_factory=list)
     script: Script | None = None
     models: list[str] = field(default_factory=lambda: ["tiny"])
@@ -133,6 +135,10 @@ class ScriptedEngine:
         await response.write_eof()
         return response
 
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        self.completions.append(await request.json())
+        return web.Response(status=500)
+
     async def list_models(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": name} for name in self.models]})
 
@@ -143,6 +149,7 @@ async def running_engine() -> AsyncIterator[ScriptedEngine]:
     engine = ScriptedEngine()
     app = web.Application()
     app.router.add_post("/v1/chat/completions", engine.chat)
+    app.router.add_post("/v1/completions", engine.complete)
     app.router.add_get("/v1/models", engine.list_models)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
