@@ -2,11 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from agentworld.contract.events import Json
+from agentworld.contract.events import Json, TokenId
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierStep:
+    """The step whose turn a call's messages extend."""
+
+    step_id: str
+    ids: Sequence[TokenId]
+    """Its prompt and response."""
+    prompt_tokens: int
+    """How many of them are its prompt."""
+    messages: int
+    """How many of the call's messages are its prompt's and its turn."""
+    end_id: int
+    """The token that ended its turn."""
+    rendered_tokens: int
+    """What the engine's template gives for its prompt: length and digest."""
+    rendered_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """A prompt that begins with exactly the ids of an earlier step."""
+
+    earlier: EarlierStep
+    ids: list[int]
+    rendered: list[int]
+    """The engine's own rendering of the whole call."""
+    kept: int
+    """How many of `rendered` stand for the earlier step's ids."""
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the rendering has other ids in the place of the earlier step's."""
+        return self.rendered[: self.kept] != list(self.earlier.ids)
+
+    def turns(self) -> tuple[list[int], list[int]]:
+        """The earlier step's turn: as sampled, as rendered."""
+        earlier = self.earlier
+        return list(earlier.ids[earlier.prompt_tokens :]), self.rendered[earlier.rendered_tokens : self.kept]
 
 
 @dataclass(slots=True)
@@ -34,11 +75,19 @@ class ChatCall:
     """Conversation ids found in the body."""
 
     prompt_ids: list[int] | None = None
-    """The prompt of a text completion, where the client sent it as ids."""
+    """The prompt as ids: a text completion's, as the client sent it; a chat's, as it continues."""
     is_chat: bool = True
     """False: goes to the engine's text completions instead."""
     raw: bool = False
     """The sampled text is wanted as it is: tools stand in the prompt, calls of them stay in the text."""
+    continuing: bool = False
+    """The engine that was asked takes prompts as ids."""
+    earlier: EarlierStep | None = None
+    """What the call could continue."""
+    continued: Continued | None = None
+    """The prompt that was made of it."""
+    declined: str = ""
+    """Why there is none."""
     place: tuple[str, str] | None = None
     """Ids of trajectory and prompt, where the body has them."""
 

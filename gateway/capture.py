@@ -23,6 +23,7 @@ from agentworld.contract.events import (
 from agentworld.contract.events.trajectory_events import StepStatus
 from agentworld.contract.ids import new_id
 from gateway.canonical import ChatCall
+from gateway.continuing import continuation_of
 from gateway.engine import Answer, Choice
 from gateway.restore import as_seen
 
@@ -141,6 +142,7 @@ def captured_steps(
             integrity=failed,
             trainable=ok and source_of_ids == "engine" and answer.trainable,
             error=ending.error,
+            continuation=continuation_of(call, answer),
             client_message=_client_message(choice, seen_ids),
             metadata=metadata if metadata and choice is choices[0] else {},
         )

@@ -63,6 +63,7 @@ _choices = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _ids = msgspec.json.Decoder(list[TokenId] | None)
 _logprobs = msgspec.json.Decoder(_Logprobs | None)
 _message = msgspec.json.Decoder(_Message | None)
+_stop = msgspec.json.Decoder(str | int | None)
 _usage = msgspec.json.Decoder(_Usage | None)
 
 
@@ -115,6 +116,8 @@ class Choice:
     """None until the engine gave any."""
     logprobs: list[float] | None = None
     finish_reason: str | None = None
+    stopped_by: str | int | None = None
+    """The stop string or token that ended it, where the engine names it."""
     content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
@@ -137,6 +140,9 @@ class Choice:
             self.finish_reason = (
                 msgspec.json.decode(choice["finish_reason"], type=str | None) or self.finish_reason
             )
+        for name in ("stop_reason", "matched_stop"):
+            if name in choice:
+                self.stopped_by = _stop.decode(choice[name]) or self.stopped_by
         if key in choice and (part := _message.decode(choice[key])) is not None:
             self._add_message(part)
 
@@ -158,6 +164,15 @@ class Choice:
             if tool.function is not None:
                 known["name"] += tool.function.name or ""
                 known["arguments"] += tool.function.arguments or ""
+
+    @property
+    def end_id(self) -> int | None:
+        """The token that ended the turn; None where a stop string or the limit did, or nobody knows."""
+        if self.finish_reason not in {"stop", "tool_calls"} or isinstance(self.stopped_by, str):
+            return None
+        if self.stopped_by is not None:
+            return self.stopped_by
+        return self.ids[-1] if self.ids else None
 
     @property
     def sampled(self) -> bool:

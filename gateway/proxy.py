@@ -22,6 +22,7 @@ from gateway.callers import authorization, caller_key, header_ids
 from gateway.canonical import ChatCall
 from gateway.capture import Arrival, captured_steps
 from gateway.client_reply import Pace
+from gateway.continuing import Continuing
 from gateway.dialects import Dialect
 from gateway.directory import Directory, Entry, open_entry
 from gateway.exchange import Exchange
@@ -80,6 +81,7 @@ class Proxy:
         self._upstream = upstream
         self._policies = policies
         self._leaves = leaves
+        self._continuing = Continuing(leaves, on=upstream.continues)
         self._restoring = restoring
         self._online = online
         self._admission = admission
@@ -142,6 +144,7 @@ class Proxy:
             if dialect.protocol == "chat_completions":
                 call.raw = entry.raw_content if entry.run_id else self._raw_content
             replaced = self._restoring.put_back(call, entry.trajectory_id)
+            self._continuing.offer(call, entry.trajectory_id)
             captured = _Captured(arrival, placed, replaced)
         exchange = Exchange(
             dialect,
@@ -209,6 +212,7 @@ class Proxy:
             if placed is not None and self._online is not None:
                 self._online.failed(placed)
             raise
+        self._continuing.remember(steps, call, exchange.answer)
         self._restoring.remember([step for step, _ in steps], call)
         if placed is not None and self._online is not None:
             for step, _ in steps:

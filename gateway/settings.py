@@ -39,6 +39,8 @@ class GatewaySettings(BaseSettings):
     """What the engine is: `vllm`, `sglang`, `openai` or `policy_server`."""
     upstream_aliases: list[str] = []
     """Further names for its model, as a JSON list: `["claude-sonnet-4-5"]`."""
+    upstream_continue_tokens: bool = False
+    """Whether prompts begin with exactly the ids sampled before; `continue_tokens` in the upstreams file."""
     upstreams_file: Path | None = None
     """TOML or JSON file with several engines and models; it replaces the other `upstream_…` settings."""
     upstream_connect_timeout_ms: int = Field(default=5_000, gt=0)

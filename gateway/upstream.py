@@ -79,6 +79,11 @@ class Upstream:
         failure = Failure(404, "model_not_found", message, param="model")
         raise UpstreamFailed("failed", failure, answered=404)
 
+    @property
+    def continues(self) -> bool:
+        """Whether any engine is to be given prompts as ids."""
+        return any(m.settings.continue_tokens for p in self._pools for m in p.members)
+
     @contextlib.asynccontextmanager
     async def ask(
         self, call: ChatCall, answer: Answer, *, authorization: str = "", affinity: str = ""

@@ -46,6 +46,10 @@ class EngineSettings(_Settings):
     """For engines that give no ids: path of a `tokenizer.json`, or `package.module:factory`."""
     chat_template: Path | None = None
     """The model's Jinja template, for `tokenizer`."""
+    continue_tokens: bool = False
+    """Whether the next prompt begins with exactly the ids sampled before, where the engine takes prompts
+    of chats as ids (vLLM's `kv_transfer_params.prompt_token_ids`, SGLang's `input_ids`). Costs two
+    renderings per call."""
     update_weights: bool = False
     """Load each published version of the pool's policy into this engine. In one gateway only."""
     update_timeout_ms: int = Field(default=600_000, gt=0)
@@ -58,6 +62,12 @@ class EngineSettings(_Settings):
     """Longest wait for a connection."""
     timeout_ms: int = Field(default=600_000, gt=0)
     """Longest silence during a call."""
+
+    @model_validator(mode="after")
+    def _can_continue(self) -> Self:
+        if self.continue_tokens and self.kind == "openai":
+            raise ValueError("`continue_tokens` needs an engine of kind vllm, sglang or policy_server")
+        return self
 
     def key(self) -> str:
         """The bearer token, if any. Raises `ContractViolation` where its variable is not set."""
@@ -145,6 +155,7 @@ def _one_engine(settings: GatewaySettings) -> UpstreamSettings:
         model=settings.upstream_model,
         api_key=settings.upstream_api_key,
         forward_authorization=True,
+        continue_tokens=settings.upstream_continue_tokens and settings.upstream_kind != "openai",
         connections=settings.upstream_connections,
         connect_timeout_ms=settings.upstream_connect_timeout_ms,
         timeout_ms=settings.upstream_timeout_ms,

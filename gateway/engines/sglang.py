@@ -51,6 +51,8 @@ class SglangAdapter:
         else:
             added["return_token_ids"] = TRUE
             added["return_meta_info"] = TRUE
+        if call.prompt_ids is not None:
+            added["input_ids"] = call.prompt_ids
         return added
 
     def body(self, call: ChatCall, *, model: str, without: Collection[str] = ()) -> bytes:

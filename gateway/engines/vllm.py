@@ -28,6 +28,10 @@ class VllmAdapter:
         if _no_reasoning(call):
             # vLLM leaves ids and logprobs out together with the reasoning; it is hidden here instead.
             added["include_reasoning"] = TRUE
+        if call.prompt_ids is not None:
+            given = call.sampling.get("kv_transfer_params")
+            own = {"prompt_token_ids": call.prompt_ids}
+            added["kv_transfer_params"] = {**(given if isinstance(given, dict) else {}), **own}
         return added
 
     def body(self, call: ChatCall, *, model: str, without: Collection[str] = ()) -> bytes:

@@ -16,6 +16,7 @@ from gateway.engines.tokenizers import Tokenizer, load_tokenizer, retokenize
 from gateway.failures import Failure
 from gateway.upstream_settings import EngineSettings, UpstreamSettings
 from gateway.upstreams.breaker import Breaker
+from gateway.upstreams.continuing import Continuing
 from gateway.upstreams.failed import UpstreamFailed
 from gateway.upstreams.http import EngineHttp, HttpReply
 from gateway.upstreams.models import listed_models
@@ -45,6 +46,7 @@ class Member:
             open_s=upstreams.breaker_open_ms / 1000,
             clock=time.monotonic,
         )
+        self._continuing = Continuing(settings, self.http)
         self.well = True
         """What the last health checks said."""
         self.open_calls = 0
@@ -105,6 +107,7 @@ class Member:
             raise UpstreamFailed("failed", _UNBOUNDED, answered=400)
         name = await self.model_name(model, authorization=authorization)
         refused = self._refused[name]
+        await self._continuing.prepare(call, model=name, authorization=authorization)
         adapter = self.adapter_for(call)
         path = "/chat/completions" if call.is_chat else "/completions"
         while True:
@@ -124,7 +127,8 @@ class Member:
                 refused |= named
 
     async def complete(self, call: ChatCall, answer: Answer) -> None:
-        """Give a whole answer the ids it lacks, where a tokenizer is configured."""
+        """Check that the answer is to the ids given; with a tokenizer, give it the ids that it lacks."""
+        self._continuing.check(call, answer)
         if self._tokenizer is not None and call.is_chat and answer.choices:
             try:
                 await asyncio.to_thread(retokenize, call, answer, self._tokenizer)
@@ -139,6 +143,8 @@ class Member:
             "open_calls": self.open_calls,
             "held": self.held,
         }
+        if self.settings.continue_tokens:
+            state["continues_tokens"] = self._continuing.on
         if self.version is not None:
             state["policy_version"] = self.version
         return state

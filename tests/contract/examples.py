@@ -73,6 +73,7 @@ def step() -> e.StepCaptured:
         engine_response_tokens=2,
         cached_tokens=4,
         integrity=["length_mismatch"],
+        continuation=e.Continuation(step_id=BASE, kept_tokens=4, drifted=True),
         trainable=False,
         error=e.StepError(code="upstream_cut", message="the engine closed the stream", http_status=502),
         client_message=msgspec.Raw(b'{"role":"assistant","content":"five"}'),

@@ -46,6 +46,7 @@ from agentworld.contract.events.trajectories import (
 )
 from agentworld.contract.events.trajectory_events import (
     ClockTicked,
+    Continuation,
     EngineCall,
     RewardAssigned,
     StepCaptured,
@@ -62,6 +63,7 @@ __all__ = [
     "BatchGroup",
     "BatchReady",
     "ClockTicked",
+    "Continuation",
     "DirectoryUpdated",
     "EngineCall",
     "Event",

@@ -85,6 +85,19 @@ class EngineCall(Value, frozen=True, kw_only=True):
     """What distribution the logprobs are of (vLLM's `--logprobs-mode`), where known."""
 
 
+class Continuation(Value, frozen=True, kw_only=True):
+    """Whether the prompt begins with exactly the ids that an earlier step sampled."""
+
+    step_id: str | None = None
+    """The step continued: the prompt's first ids are its prompt and response. None: rendered anew."""
+    kept_tokens: int = 0
+    """How many ids those are."""
+    drifted: bool = False
+    """Whether the template alone would have put other ids in their place."""
+    declined: str = ""
+    """Why the prompt was rendered anew: `history_rendered_anew`, `no_step_extended`, …"""
+
+
 class StepError(Value, frozen=True, kw_only=True):
     """Why a step is not `ok`."""
 
@@ -131,6 +144,8 @@ class StepCaptured(Event, frozen=True, kw_only=True, tag="step_captured"):
     error: StepError | None = None
     client_message: RawJson = msgspec.UNSET
     """The turn as the client saw it, where it differs from `message`."""
+    continuation: Continuation | None = None
+    """None where the engine is not asked to continue from ids, and for a trajectory's first prompt."""
     extras: Json = {}
     """Engine data that belongs to the step (`routed_experts`, `multi_modal_data` references)."""
     metadata: Json = {}
