@@ -68,10 +68,12 @@ class ClientReader:
     def calls(self, choice: int = 0) -> list[tuple[str, str]]:
         """Name and arguments of each tool call, in order."""
         return [
-            (name, "".join(p.text for p in self._pieces if p.kind == "arguments" and p.call == call))
-            for (of, call), name in self.names.items()
-            if of == choice
+            (name, self._joined_call(of, call)) for (of, call), name in self.names.items() if of == choice
         ]
+
+    def _joined_call(self, choice: int, call: int) -> str:
+        where = ("arguments", choice, call)
+        return "".join(p.text for p in self._pieces if (p.kind, p.choice, p.call) == where)
 
     def _read(self, event: bytes) -> Iterator[Piece]:
         for line in event.split(b"\n"):

@@ -96,7 +96,7 @@ def _choices(kind: EngineKind, turn: Turn, index: int, *, is_chat: bool) -> Iter
 
 def _worded(kind: EngineKind, delta: Delta) -> Delta:
     """A delta in the engine's own words."""
-    if kind == "vllm" or kind == "policy_server":
+    if kind in {"vllm", "policy_server"}:
         return delta
     if "reasoning" in delta:
         return {"reasoning_content": delta["reasoning"]}

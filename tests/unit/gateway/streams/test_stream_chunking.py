@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import json
-import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,91 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentworld.contract.errors import InvalidInput
-from agentworld.contract.events import StepRequest
-from gateway.asgi import Message
 from gateway.canonical import ChatCall
-from gateway.capture import Arrival, captured_steps
 from gateway.dialects import ChatCompletions, Dialect, Messages, Responses
-from gateway.engine import Answer
 from gateway.engines import adapter_of
-from gateway.exchange import Exchange
 from gateway.sse import SseParser
-from gateway.upstreams.reply import UpstreamReply
 from tests.unit.gateway.scripted_engine import TOOL, sse_bytes, stream_chunks
-
-
-class CutReply:
-    """An engine's stream in the given parts."""
-
-    is_stream = True
-
-    def __init__(self, parts: Sequence[bytes]) -> None:
-        self._parts = parts
-
-    async def parts(self) -> AsyncIterator[bytes]:
-        for part in self._parts:
-            yield part
-
-
-class CutUpstream:
-    """An upstream that answers with `CutReply`."""
-
-    name = "engine"
-
-    def __init__(self, parts: Sequence[bytes]) -> None:
-        self._parts = parts
-
-    @asynccontextmanager
-    async def ask(
-        self, call: ChatCall, answer: Answer, *, authorization: str, affinity: str
-    ) -> AsyncIterator[UpstreamReply]:
-        http: Any = CutReply(self._parts)
-        yield UpstreamReply(http, adapter_of("vllm").reading(call, answer))
-
-
-def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
-    edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
-    return [data[a:b] for a, b in itertools.pairwise(edges)]
-
-
-def outcome(
-    parts: Sequence[bytes], call: ChatCall, dialect: Dialect | None = None
-) -> tuple[bytes, list[dict[str, Any]]]:
-    """What the client got, and the steps without their times and ids."""
-    sent: list[Message] = []
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    async def run() -> Exchange:
-        upstream: Any = CutUpstream(parts)
-        spoken = dialect or ChatCompletions()
-        exchange = Exchange(spoken, call, upstream, send, step_id="s", started=time.perf_counter())
-        await exchange.run(authorization="")
-        await (exchange.fail(exchange.failure) if exchange.failure else exchange.finish())
-        return exchange
-
-    exchange = asyncio.run(run())
-    request = StepRequest(protocol="chat_completions", model="m", stream=True)
-    arrival = Arrival("s", "t", "p", "default", None, 0, 0.0, request)
-    steps = captured_steps(
-        arrival, call, exchange.answer, exchange.ending(None), (), engine="e", source="gateway/0"
-    )
-    volatile = {"event_id", "step_id", "event_time_ms", "latency_ms", "first_token_ms"}
-    described = [
-        {
-            k: bytes(v) if isinstance(v, msgspec.Raw) else v
-            for k, v in fields(step).items()
-            if k not in volatile
-        }
-        for step, _ in steps
-    ]
-    return b"".join(message.get("body", b"") for message in sent), described
-
-
-def fields(step: Any) -> dict[str, Any]:
-    return {name: getattr(step, name) for name in step.__struct_fields__}
-
+from tests.unit.gateway.streams.cutting import cut, outcome
 
 PLAIN = sse_bytes(stream_chunks())
 SPACED = PLAIN.replace(b"\n", b"\r\n").replace(b"data: {", b": ping\r\ndata:{")
@@ -130,7 +47,8 @@ def test_any_cut_gives_the_same_step_and_the_same_text(
     def call() -> ChatCall:
         return ChatCompletions().parse(json.dumps(body).encode())
 
-    assert outcome(cut(data, places), call()) == outcome([data], call())
+    dialect, adapter = ChatCompletions(), adapter_of("vllm")
+    assert outcome(cut(data, places), call(), dialect, adapter) == outcome([data], call(), dialect, adapter)
 
 
 def numbered(number: int = 0) -> str:
@@ -154,7 +72,8 @@ def test_any_cut_gives_the_same_in_every_protocol(dialect: Dialect, data: bytes,
     def call() -> ChatCall:
         return dialect.parse(json.dumps(OTHERS[dialect]).encode())
 
-    assert outcome(cut(data, places), call(), dialect) == outcome([data], call(), dialect)
+    adapter = adapter_of("vllm")
+    assert outcome(cut(data, places), call(), dialect, adapter) == outcome([data], call(), dialect, adapter)
 
 
 @given(st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=10))
