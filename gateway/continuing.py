@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agentworld.contract.delta import Leaf, ids_digest
 from agentworld.contract.events import Continuation, StepCaptured
+from agentworld.platform.metrics import counter
 from gateway.canonical import ChatCall, EarlierStep
 from gateway.engine import Answer
 from gateway.leaves import LeafCache
@@ -67,6 +68,8 @@ class Continuing:
         """Steps are durable: calls may continue them."""
         if not self._on or not call.continuing or not call.is_chat:
             return
+        if (said := continuation_of(call, answer)) is not None:
+            counter("gateway_continuations", "outcome").labels(said.declined or "continued").inc()
         rendered = call.continued.rendered if call.continued is not None else answer.prompt_ids
         if rendered is None:
             return

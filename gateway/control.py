@@ -185,4 +185,5 @@ def _service_routes(
     @app.get("/metrics")
     async def metrics() -> Response:
         """Prometheus metrics."""
+        upstream.measure()
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)

@@ -84,6 +84,7 @@ class DurablePublisher:
 
     async def start(self) -> None:
         """Begin to drain what an earlier process left."""
+        gauge("gateway_spool_bytes").set(self._spool.pending_bytes)
         self._drainer = asyncio.create_task(self._keep_draining(), name="spool-drainer")
         if not self._direct:
             self._wake.set()

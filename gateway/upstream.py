@@ -155,6 +155,12 @@ class Upstream:
             else:
                 member.version = event.version
 
+    def measure(self) -> None:
+        """Set the engines' gauges to what is so now."""
+        for pool in self._pools:
+            for member in pool.members:
+                member.measure()
+
     def state(self) -> dict[str, object]:
         """For `/health`: each engine by name."""
         state = {m.name: m.state() for p in self._pools for m in p.members}

@@ -9,6 +9,9 @@ from prometheus_client import Counter, Gauge, Histogram
 
 CounterName = Literal[
     "gateway_calls",  # by protocol and status
+    "gateway_engine_calls",  # tries at engines, by engine and outcome (answered, refused, failed)
+    "gateway_engine_retries",  # calls tried again because an engine gave nothing, by that engine
+    "gateway_continuations",  # prompts that could continue sampled ids, by outcome: see `Continuation`
     "gateway_spooled_records",  # records that went to the spool instead of the broker
     "gateway_republished_records",  # acknowledged tail repeated after a broker's return
     "processor_events",  # by agent and event type
@@ -20,6 +23,10 @@ CounterName = Literal[
 GaugeName = Literal[
     "gateway_spool_bytes",  # bytes waiting in the spool
     "gateway_open_calls",  # calls under way
+    "gateway_engine_open_calls",  # the same at one engine, by engine
+    "gateway_engine_well",  # 1 where its health checks are answered, else 0, by engine
+    "gateway_engine_breaker",  # 0 closed, 0.5 half open, 1 open, by engine
+    "gateway_engine_held",  # 1 while its calls wait for new weights, else 0, by engine
     "processor_open_trajectories",  # not yet sealed, by partition
     "processor_open_groups",  # not yet decided, by partition
 ]

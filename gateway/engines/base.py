@@ -82,6 +82,16 @@ def with_reasoning_as(messages: msgspec.Raw, name: str | None) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(parsed))
 
 
+def lift_versions(fields: dict[str, msgspec.Raw]) -> None:
+    """Put SGLang's `metadata.weight_version` where vLLM has it. Raises `MsgspecError`."""
+    if (raw := fields.pop("metadata", None)) is None:
+        return
+    metadata = msgspec.json.decode(raw)
+    if isinstance(metadata, dict):
+        found = {name: metadata[name] for name in ("weight_version", "weight_versions") if name in metadata}
+        fields.update((name, msgspec.Raw(msgspec.json.encode(value))) for name, value in found.items())
+
+
 class PlainReading:
     """For engines whose replies already bear the canonical names."""
 

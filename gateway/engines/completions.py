@@ -1,4 +1,4 @@
-"""Text completions, as vLLM answers them: another shape than chat, the same ids and log-probabilities."""
+"""Text completions, as vLLM and SGLang answer them: another shape than chat, the same ids and logprobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.canonical import ChatCall
 from gateway.engine import Answer, EngineObject, MalformedReply
-from gateway.engines.base import NULL, TRUE, Reading, merged, with_usage
+from gateway.engines.base import NULL, TRUE, Reading, lift_versions, merged, with_usage
 
 _NOT_CHAT = frozenset({"text", "logprobs", "prompt_token_ids"})
 
@@ -68,6 +68,7 @@ def as_chat(engine: EngineObject, key: str, prompt_ids: list[int] | None) -> Eng
     """
     fields = {name: raw for name, raw in engine.fields.items() if name != "choices"}
     try:
+        lift_versions(fields)
         choices = [_choice(choice, key, fields) for choice in engine.choices]
     except msgspec.MsgspecError as exc:
         raise MalformedReply(f"not a text completion: {exc}") from exc

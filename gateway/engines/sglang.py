@@ -14,6 +14,7 @@ from gateway.engines.base import (
     NULL,
     TRUE,
     Reading,
+    lift_versions,
     merged,
     with_reasoning_as,
     with_usage,
@@ -21,7 +22,6 @@ from gateway.engines.base import (
 )
 
 _ASKED_ONLY = ("return_token_ids", "return_meta_info", "return_input_ids_in_sglext", "include_reasoning")
-_VERSIONS = ("weight_version", "weight_versions")
 
 
 class _Extension(msgspec.Struct):
@@ -102,10 +102,7 @@ class SglangReading:
                 self._rename_choice(part, choice, key)
             if (raw := part.fields.pop("sglext", None)) is not None:
                 _spread(part, msgspec.json.decode(raw, type=_Extension | None), key)
-            if (raw := part.fields.pop("metadata", None)) is not None:
-                metadata = msgspec.json.decode(raw)
-                if isinstance(metadata, dict):
-                    part.fields |= {n: _raw(metadata[n]) for n in _VERSIONS if n in metadata}
+            lift_versions(part.fields)
         except msgspec.MsgspecError as exc:
             raise MalformedReply(f"not SGLang's form of a chat completion: {exc}") from exc
 

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 
+from agentworld.platform.metrics import counter, gauge
 from gateway.canonical import ChatCall
 from gateway.engine import Answer
 from gateway.engines import EngineAdapter, adapter_of
@@ -24,6 +25,7 @@ from gateway.upstreams.models import listed_models
 logger = logging.getLogger(__name__)
 
 _REFUSALS = frozenset({400, 403, 404, 415, 422})
+_BREAKER_LEVEL = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 _UNBOUNDED = Failure(
     400,
     "max_tokens_missing",
@@ -134,6 +136,27 @@ class Member:
                 await asyncio.to_thread(retokenize, call, answer, self._tokenizer)
             except Exception:  # a tokenizer or template of the user's: the step goes without ids
                 logger.exception("a step of engine %s could not be retokenized", self.name)
+
+    def answered(self) -> None:
+        """A call was answered to its end."""
+        self.breaker.succeeded()
+        counter("gateway_engine_calls", "engine", "outcome").labels(self.name, "answered").inc()
+
+    def failed(self, *, blamed: bool) -> None:
+        """A call was not: the engine is to blame, or it refused, or its answer was not usable here."""
+        if blamed:
+            self.breaker.failed()
+        else:
+            self.breaker.succeeded()
+        outcome = "failed" if blamed else "refused"
+        counter("gateway_engine_calls", "engine", "outcome").labels(self.name, outcome).inc()
+
+    def measure(self) -> None:
+        """Set its gauges."""
+        gauge("gateway_engine_open_calls", "engine").labels(self.name).set(self.open_calls)
+        gauge("gateway_engine_well", "engine").labels(self.name).set(self.well)
+        gauge("gateway_engine_held", "engine").labels(self.name).set(self.held)
+        gauge("gateway_engine_breaker", "engine").labels(self.name).set(_BREAKER_LEVEL[self.breaker.state])
 
     def state(self) -> dict[str, object]:
         """For `/health`."""

@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Collection
 
+from agentworld.platform.metrics import counter
 from gateway.canonical import ChatCall
 from gateway.engine import Answer, MalformedReply
 from gateway.failures import Failure
@@ -52,16 +53,13 @@ class Pool:
         )
         try:
             yield UpstreamReply(reply, member.adapter_for(call).reading(call, answer))
-            member.breaker.succeeded()
+            member.answered()
             await member.complete(call, answer)
         except UpstreamFailed as exc:
-            if exc.blames_engine:
-                member.breaker.failed()
-            else:
-                member.breaker.succeeded()
+            member.failed(blamed=exc.blames_engine)
             raise
         except MalformedReply:
-            member.breaker.failed()
+            member.failed(blamed=True)
             raise
         finally:
             member.open_calls -= 1
@@ -86,6 +84,7 @@ class Pool:
                 if retry == self._retries or wait_s is None:
                     raise
                 tried.add(member.name)
+                counter("gateway_engine_retries", "engine").labels(member.name).inc()
                 logger.info("engine %s gave no answer (%s); trying again", member.name, exc.failure.code)
                 if len(tried) >= len(self.members):
                     tried.clear()
@@ -98,10 +97,7 @@ class Pool:
             reply = await member.begin(call, model=model, authorization=authorization)
         except UpstreamFailed as exc:
             member.open_calls -= 1
-            if exc.blames_engine:
-                member.breaker.failed()
-            else:
-                member.breaker.succeeded()
+            member.failed(blamed=exc.blames_engine)
             raise
         except BaseException:
             member.open_calls -= 1

@@ -19,9 +19,11 @@ from tests.unit.gateway.upstreams.pool_engines import QUIET, Answering, engines,
 
 
 @asynccontextmanager
-async def gateway_over(folder: Path, *pools: Any, **settings: Any) -> AsyncIterator[RunningGateway]:
+async def gateway_over(
+    folder: Path, *pools: Any, upstreams: dict[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[RunningGateway]:
     path = folder / "upstreams.json"
-    path.write_text(json.dumps({**QUIET, "pools": list(pools)}))
+    path.write_text(json.dumps({**QUIET, **(upstreams or {}), "pools": list(pools)}))
     unused = GatewaySettings().upstream_url
     async with running_gateway(unused, upstreams_file=path, **settings) as gateway:
         await gateway.register()
