@@ -91,6 +91,7 @@ async def _engine(name: str) -> AsyncIterator[PoolEngine]:
     engine = PoolEngine(name)
     app = web.Application()
     app.router.add_post("/v1/chat/completions", engine.chat)
+    app.router.add_post("/v1/completions", engine.chat)
     app.router.add_get("/v1/models", engine.list_models)
     app.router.add_get("/health", engine.health)
     app.router.add_route("*", "/{control:.*}", engine.control)

@@ -14,7 +14,7 @@ from aiohttp import web
 from gateway.settings import GatewaySettings
 from tests.unit.gateway.engines.make_golden import sglang, vllm
 from tests.unit.gateway.harness import HI, RunningGateway, running_gateway
-from tests.unit.gateway.scripted_engine import reply_body, sse_bytes, stream_chunks
+from tests.unit.gateway.scripted_engine import reply_body
 from tests.unit.gateway.upstreams.pool_engines import QUIET, Answering, engines, pool, published, until
 
 
@@ -115,27 +115,6 @@ class Letters:
 
     def response_ids(self, messages: Any, tools: Any, turn: dict[str, Any]) -> list[int]:
         return [ord(letter) for letter in turn["content"]]
-
-
-async def test_a_stream_held_for_new_weights_is_kept_alive_and_then_answered(tmp_path: Path) -> None:
-    async with engines("p") as (p,):
-        p.answers = says({"stream": sse_bytes(stream_chunks())})
-        policy = pool("policy", p, engine={"update_weights": True})
-        async with gateway_over(tmp_path, policy, keepalive_ms=100) as gateway:
-            p.may_load.clear()
-            gateway.policies.take(published(7))
-            await p.loading.wait()
-            body = {**HI, "model": "policy", "stream": True}
-            async with gateway.http.post(f"{gateway.url}/t1/p1/v1/chat/completions", json=body) as response:
-                assert response.status == 200
-                first = await response.content.readline()
-                assert not p.asked
-                p.may_load.set()
-                text = (first + await response.read()).decode()
-            (step,) = await gateway.until_steps(1)
-    assert text.startswith(":")
-    assert text.endswith("data: [DONE]\n\n")
-    assert (step.engine.policy_version_start, step.engine.policy_version_end) == (7, 7)
 
 
 async def test_a_call_is_answered_and_captured_once_though_an_engine_turned_it_away(tmp_path: Path) -> None:
