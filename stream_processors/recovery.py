@@ -31,6 +31,7 @@ class OrderedRecovery(Recovery):
         if app.consumer_generation_id != generation_id:
             return
         assignment = consumer.assignment()
+        consumer.stop_flow()  # so that the seeks below wait until nothing is on its way
         app.flow_control.resume()
         if assignment:
             await self._wait(consumer.perform_seek(), timeout=app.conf.broker_request_timeout)

@@ -10,10 +10,11 @@ from typing import Any
 
 from aiokafka.protocol.fetch import FetchRequest
 from faust.auth import SASLCredentials, SSLCredentials
-from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Transport
 from faust.types.auth import AuthProtocol
 
 from agentworld.platform.settings import KafkaSettings
+from stream_processors.delivery import ContiguousConsumer
 
 _LONG_POLL_S = 0.2
 _FIRST_PAUSE_S = 0.005
@@ -47,7 +48,7 @@ class _PacedConsumerThread(AIOKafkaConsumerThread):
         return consumer
 
 
-class _PacedConsumer(Consumer):
+class _PacedConsumer(ContiguousConsumer):
     logger = logging.getLogger("faust.consumer")
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:

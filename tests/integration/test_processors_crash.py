@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -86,6 +87,29 @@ def test_a_worker_killed_again_and_again_loses_nothing_and_decides_nothing_twice
         worker = plane.start_worker()
     _check(plane, groups)
     assert worker.stop() == 0
+
+
+def test_a_worker_killed_while_records_keep_coming_skips_none(plane: KafkaPlane) -> None:
+    published, stop = [0], threading.Event()
+
+    def keep_publishing() -> None:
+        while not stop.is_set():
+            _publish(plane, 1, first=published[0])
+            published[0] += 1
+            time.sleep(0.03)
+
+    publishing = threading.Thread(target=keep_publishing)
+    worker = plane.start_worker()
+    publishing.start()
+    try:
+        for _ in range(3):
+            time.sleep(2.0)
+            worker.kill()
+            worker = plane.start_worker()
+    finally:
+        stop.set()
+        publishing.join()
+    _check(plane, published[0])
 
 
 def test_an_unexpected_error_ends_the_worker_and_a_restart_resumes_without_loss(plane: KafkaPlane) -> None:
