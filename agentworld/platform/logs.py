@@ -9,7 +9,6 @@ import os
 import sys
 import time
 
-
 _CHATTY = ("aiokafka", "urllib3.connectionpool", "clickhouse_connect.driver._backend.http_sync")
 _CHATTY_INTERVAL_S = 5.0
 _MAX_KINDS = 1_000
