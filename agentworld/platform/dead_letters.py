@@ -12,7 +12,8 @@ _MAX_DETAIL_CHARS = 1000
 def dead_letter(record: Record, *, reason: str, detail: str, consumer: str) -> OutRecord:
     """The record for the dead-letter topic: same key and value, error and origin in headers.
 
-    `reason` is a stable code (`malformed`, `unknown_trajectory`, `step_after_seal`, …).
+    `reason` is a stable code (`malformed`, `unknown_trajectory`, `step_after_seal`, …). A record whose
+    place was not kept (negative offset) has no `dlq-offset`.
     """
     counter("dead_letters", "topic", "reason").labels(record.topic, reason).inc()
     return OutRecord(
@@ -26,6 +27,6 @@ def dead_letter(record: Record, *, reason: str, detail: str, consumer: str) -> O
             ("dlq-consumer", consumer.encode()),
             ("dlq-topic", record.topic.encode()),
             ("dlq-partition", str(record.partition).encode()),
-            ("dlq-offset", str(record.offset).encode()),
+            *([("dlq-offset", str(record.offset).encode())] if record.offset >= 0 else []),
         ),
     )
