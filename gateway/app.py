@@ -38,6 +38,10 @@ def _healthy() -> tuple[bool, dict[str, object]]:
     return True, {"status": "ok"}
 
 
+def _endless_room() -> None:
+    return
+
+
 def create_app(
     settings: GatewaySettings,
     *,
@@ -46,8 +50,11 @@ def create_app(
     upstream: Upstream,
     policies: PolicyVersions | None = None,
     health: Callable[[], tuple[bool, dict[str, object]]] = _healthy,
+    check_room: Callable[[], None] = _endless_room,
 ) -> Gateway:
     """The application over its edges, which the caller starts and closes.
+
+    `check_room` raises `Unavailable` while no step could be made durable: calls are then refused unasked.
 
     Raises `ContractViolation` where the reward function in the settings cannot be imported.
     """
@@ -83,6 +90,7 @@ def create_app(
             restoring=restoring,
             online=online if settings.online else None,
             admission=Admission(settings.max_calls_per_key),
+            check_room=check_room,
             bounds=_bounds(settings),
             raw_content=settings.raw_content,
             source=source,

@@ -82,6 +82,11 @@ class DurablePublisher:
         """Whether a record could be made durable nowhere now."""
         return not self._direct and self._spool.full
 
+    def check_room(self) -> None:
+        """Raise `Unavailable` where a record could be made durable nowhere now."""
+        if self.refusing:
+            raise self._spool.refusal()
+
     async def start(self) -> None:
         """Begin to drain what an earlier process left."""
         gauge("gateway_spool_bytes").set(self._spool.pending_bytes)

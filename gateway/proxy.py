@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from agentworld.contract.delta import Leaf
@@ -72,6 +72,7 @@ class Proxy:
         restoring: Restoring,
         online: Online | None,
         admission: Admission,
+        check_room: Callable[[], None],
         bounds: Bounds,
         source: str,
         raw_content: bool = False,
@@ -85,6 +86,7 @@ class Proxy:
         self._restoring = restoring
         self._online = online
         self._admission = admission
+        self._check_room = check_room
         self._bounds = bounds
         self._source = source
         self._raw_content = raw_content
@@ -177,10 +179,12 @@ class Proxy:
         self, dialect: Dialect, ids: tuple[str, str] | None, call: ChatCall, client_ids: dict[str, str]
     ) -> tuple[Entry | None, Placed | None]:
         """The trajectory that the call belongs to; none where it is answered without being captured."""
+        if ids is None and dialect.protocol == "generate":
+            return None, None
+        # Now: a stream that has begun cannot be refused with a status when its step finds no room.
+        self._check_room()
         if ids is not None:
             return await open_entry(self._directory, *ids), None
-        if dialect.protocol == "generate":
-            return None, None
         if self._online is None:
             raise InvalidInput(
                 "online mode is off: send calls to /{trajectory_id}/{prompt_id}/v1/…, or set "

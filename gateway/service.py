@@ -140,6 +140,7 @@ async def serve(settings: GatewaySettings, kafka: KafkaSettings) -> None:
         upstream=upstream,
         policies=policies,
         health=health,
+        check_room=publisher.check_room,
     )
     await publisher.start()
     preparing = asyncio.create_task(_topics_then_follow(kafka, directory))

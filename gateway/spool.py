@@ -108,16 +108,20 @@ class Spool:
         """Whether even a small record would be refused."""
         return self.pending_bytes + 4096 > self._max_bytes
 
+    def refusal(self) -> Unavailable:
+        """What a caller is told whose record finds no room."""
+        return Unavailable(
+            f"the broker is away and the spool is full ({self._max_bytes} bytes in {self.folder}): "
+            "bring the broker back, or raise AGENTWORLD_GATEWAY_SPOOL_MAX_BYTES; "
+            "nothing was recorded, try again",
+            retry_after_s=5.0,
+        )
+
     async def append(self, record: OutRecord) -> None:
         """Return once the record is fsynced. Raises `Unavailable` when full or the disk fails."""
         frame = encode_frame(record)
         if self.pending_bytes + len(frame) > self._max_bytes:
-            raise Unavailable(
-                f"the broker is away and the spool is full ({self._max_bytes} bytes in {self.folder}): "
-                "bring the broker back, or raise AGENTWORLD_GATEWAY_SPOOL_MAX_BYTES; "
-                "nothing was recorded, try again",
-                retry_after_s=5.0,
-            )
+            raise self.refusal()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._arriving.append((frame, done))
         self._arriving_bytes += len(frame)

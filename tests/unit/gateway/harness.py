@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,7 @@ async def running_gateway(
     publisher: Publisher | None = None,
     directory: Directory | None = None,
     server: dict[str, Any] | None = None,
+    check_room: Callable[[], None] = lambda: None,
     **settings: Any,
 ) -> AsyncIterator[RunningGateway]:
     """A gateway over an in-memory log and the engine at `engine_url`. `server`: options of uvicorn."""
@@ -112,6 +113,7 @@ async def running_gateway(
         directory=directory,
         upstream=upstream,
         policies=policies,
+        check_room=check_room,
     )
     listener = socket.create_server(("127.0.0.1", 0))
     options = {

@@ -213,6 +213,36 @@ async def test_a_call_that_cannot_be_captured_is_never_answered(engine: Scripted
         assert directory.get("t2") is None
 
 
+def no_room() -> None:
+    raise Unavailable("the broker is away and the spool is full: bring the broker back", retry_after_s=5)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("at", ["/t1/p1", ""])
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("chat/completions", HI),
+        ("completions", {"prompt": "hi"}),
+        ("responses", {"input": "hi"}),
+        ("messages", {**HI, "max_tokens": 9}),
+    ],
+)
+async def test_while_nothing_can_be_recorded_calls_are_refused_before_the_engine_is_asked(
+    engine: ScriptedEngine, path: str, fields: dict[str, Any], at: str, stream: bool
+) -> None:
+    body = {**fields, "model": "tiny", "stream": stream}
+    async with running_gateway(engine.url, check_room=no_room) as gateway:
+        await gateway.register()
+        registered = len(gateway.events)
+        async with gateway.http.post(f"{gateway.url}{at}/v1/{path}", json=body) as response:
+            assert response.status == 503
+            assert response.headers["Retry-After"] == "5"
+            assert "spool is full" in await response.text()
+        assert len(gateway.events) == registered
+    assert engine.requests == []
+
+
 class AwayDirectory(LocalDirectory):
     """Nobody can say."""
 

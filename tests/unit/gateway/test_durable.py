@@ -210,9 +210,12 @@ async def test_a_full_spool_is_unavailable_and_says_what_to_do(tmp_path: Path) -
     with pytest.raises(Unavailable, match="SPOOL_MAX_BYTES"):
         await publisher.publish(record(3))
     assert publisher.refusing, publisher.state
+    with pytest.raises(Unavailable, match="SPOOL_MAX_BYTES"):
+        publisher.check_room()
     broker.come_back()
     await until(lambda: spooled(publisher) == 0)
     assert broker.numbers == durable
+    publisher.check_room()
     assert await publisher.publish(record(3)) is not None
     await publisher.close()
 
