@@ -14,7 +14,7 @@ from agentworld.contract.topics import TOPICS_BY_NAME, MiB
 from agentworld.platform.log import OutRecord
 from agentworld.platform.metrics import counter, gauge, histogram
 from gateway.broker import Broker
-from gateway.spool import Spool
+from gateway.spool import Position, Spool
 from gateway.tail import Tail
 
 logger = logging.getLogger(__name__)
@@ -203,7 +203,7 @@ class DurablePublisher:
                 if last:
                     self._gate.clear()
                     await self._spool.settle()
-                batch = await self._spool.read(_BATCH_BYTES)
+                batch = await self._next_batch(whole=last)
                 acks = self._submit_all([record for record, _ in batch])
                 if last and not self._spool.unread_bytes and not self._replay_due:
                     self._direct = True
@@ -221,6 +221,15 @@ class DurablePublisher:
             if self._replay_due:
                 return
         logger.info("the broker takes records again; %d drained from the spool", drained)
+
+    async def _next_batch(self, *, whole: bool) -> list[tuple[OutRecord, Position]]:
+        """The next records of the spool; `whole`: all that are left."""
+        batch = await self._spool.read(_BATCH_BYTES)
+        # A read ends with its segment. Were the next one left for later, calls could go on filling
+        # segments behind it for ever, and the spool would never be caught up with.
+        while whole and (more := await self._spool.read(_BATCH_BYTES)):
+            batch += more
+        return batch
 
     def _submit_all(self, records: Sequence[OutRecord]) -> asyncio.Future[None]:
         """Submit in order, now; the result waits for every acknowledgement."""
