@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 SPEC := pyproject.toml constraints.txt infra/local/noida.txt
 
-.PHONY: help up demo test chaos unit test-agents check format kafka tools constraints clean
+.PHONY: help up demo test chaos unit test-agents test-faults check format kafka tools constraints clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -28,6 +28,9 @@ unit: .venv/.dev ## The tests that need no process beside them
 
 test-agents: .venv/.dev ## Real agent clients (Codex, Claude Code, …) through the gateway; needs npm
 	$(BIN)/python -m tests.agents
+
+test-faults: .venv/.dev tools ## Faults of engine, clients, broker and gateway under load: nothing answered is lost
+	$(BIN)/python -m tests.faults
 
 check: .venv/.dev ## ruff, mypy --strict, import-linter, file sizes
 	$(BIN)/ruff format --check .

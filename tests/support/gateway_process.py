@@ -41,6 +41,8 @@ class GatewayProcess:
         }
         names |= {f"AGENTWORLD_GATEWAY_{name.upper()}": str(value) for name, value in settings.items()}
         self._environment = os.environ | names
+        self.spool_folder = spool / "0"
+        """Of the only instance."""
         self._log = spool.with_name(f"{spool.name}-gateway.log")
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
@@ -99,6 +101,12 @@ class GatewayProcess:
         """SIGTERM, without waiting."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
+
+    def end_now(self) -> None:
+        """SIGKILL if it still runs; for the end of a test that failed."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(10)
 
     async def _end(self, number: signal.Signals) -> int:
         assert self._process is not None
