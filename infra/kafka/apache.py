@@ -8,14 +8,12 @@ import subprocess
 import uuid
 from pathlib import Path
 
-from agentworld.platform.settings import KafkaSettings
 from infra.kafka.jars import HERE, java, kafka_jars
-from infra.kafka.probe import answers
+from infra.local.broker import LocalBroker
 from infra.local.child import Child, LaunchError
-from infra.local.ports import LOOPBACK, free_port, port_is_free
+from infra.local.ports import LOOPBACK, free_port
 
-_START_TIMEOUT_S = 90.0
-_STOP_TIMEOUT_S = 60.0
+_FORMAT_TIMEOUT_S = 90.0
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
 
 
@@ -55,41 +53,16 @@ def new_cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
-class ApacheKafka:
-    """One broker on loopback. Starting again keeps the data and the port."""
+class ApacheKafka(LocalBroker):
+    """One broker on loopback."""
 
-    def __init__(self, data_dir: Path, log_path: Path, port: int | None = None) -> None:
-        self._data_dir = Path(data_dir).absolute()
-        self._log_path = Path(log_path)
-        self.port = port or free_port()
-        self._child: Child | None = None
+    title = "Apache Kafka"
+    start_timeout_s = 90.0
 
-    @property
-    def bootstrap(self) -> str:
-        """`host:port` for clients."""
-        return f"{LOOPBACK}:{self.port}"
-
-    @property
-    def pid(self) -> int | None:
-        """Process id, once started."""
-        return self._child.pid if self._child else None
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process runs."""
-        return self._child is not None and self._child.alive
-
-    def settings(self, **changes: object) -> KafkaSettings:
-        """Client settings for this broker."""
-        fields: dict[str, object] = {"bootstrap": self.bootstrap}
-        return KafkaSettings.model_validate(fields | changes)
-
-    def start(self) -> None:
-        """Return when it answers. Raises `LaunchError` (Java, Maven, port taken)."""
+    def prepare(self) -> Child:
+        """Format the storage at the first start. Raises `LaunchError` (Java, Maven)."""
         program = java()
         classpath = f"{kafka_jars()}/*"
-        if not port_is_free(self.port):
-            raise LaunchError(f"port {self.port} is taken: stop what listens there or choose another port")
         self._data_dir.mkdir(parents=True, exist_ok=True)
         properties = self._data_dir / "server.properties"
         properties.write_text(
@@ -98,7 +71,7 @@ class ApacheKafka:
             )
         )
         self._format(program, classpath, properties)
-        self._child = Child(
+        return Child(
             [
                 program,
                 *_JVM,
@@ -110,10 +83,6 @@ class ApacheKafka:
             env=_environment(),
             log_path=self._log_path,
             cwd=self._data_dir,
-        )
-        self._child.start()
-        self._child.wait_ready(
-            "Apache Kafka", lambda: answers(LOOPBACK, self.port), timeout_s=_START_TIMEOUT_S
         )
 
     def _format(self, program: str, classpath: str, properties: Path) -> None:
@@ -132,29 +101,12 @@ class ApacheKafka:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_START_TIMEOUT_S,
+            timeout=_FORMAT_TIMEOUT_S,
         )
         if done.returncode != 0:
             raise LaunchError(
                 f"Apache Kafka's storage could not be formatted:\n{(done.stdout + done.stderr)[-2000:]}"
             )
-
-    def stop(self) -> None:
-        """SIGTERM: a controlled shutdown."""
-        if self._child:
-            self._child.stop(timeout_s=_STOP_TIMEOUT_S)
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        if self._child:
-            self._child.kill()
-
-    def __enter__(self) -> ApacheKafka:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 def _environment() -> dict[str, str]:

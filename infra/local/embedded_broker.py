@@ -9,14 +9,11 @@ import importlib.util
 import os
 import platform
 from pathlib import Path
+from types import MappingProxyType
 
-from agentworld.platform.settings import KafkaSettings
-from infra.kafka.probe import answers
+from infra.local.broker import LocalBroker
 from infra.local.child import Child, LaunchError
-from infra.local.ports import LOOPBACK, free_port, port_is_free
-
-_START_TIMEOUT_S = 20.0
-_STOP_TIMEOUT_S = 60.0
+from infra.local.ports import LOOPBACK
 
 EMBEDDED_TOPIC_CONFIG = {
     # It rewrites its state as one file, so what it retains must stay small (about 50 MB compressed).
@@ -50,48 +47,25 @@ def broker_binary() -> Path:
     return binary
 
 
-class EmbeddedBroker:
-    """One broker on loopback. Starting again uses the same data directory and port."""
+class EmbeddedBroker(LocalBroker):
+    """One broker on loopback."""
 
-    def __init__(self, data_dir: Path, log_path: Path, port: int | None = None) -> None:
-        self._data_dir = Path(data_dir).absolute()
-        self._log_path = Path(log_path)
-        self.port = port or free_port()
-        self._child: Child | None = None
-
-    @property
-    def bootstrap(self) -> str:
-        """`host:port` for clients."""
-        return f"{LOOPBACK}:{self.port}"
-
-    @property
-    def pid(self) -> int | None:
-        """Process id, once started."""
-        return self._child.pid if self._child else None
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process runs."""
-        return self._child is not None and self._child.alive
-
-    def settings(self, **changes: object) -> KafkaSettings:
-        """Client settings with the topic configuration this broker needs."""
-        fields: dict[str, object] = {
-            "bootstrap": self.bootstrap,
+    title = "the embedded broker"
+    start_timeout_s = 20.0
+    client_settings = MappingProxyType(
+        {
             "partitions": EMBEDDED_PARTITIONS,
             "topic_config": EMBEDDED_TOPIC_CONFIG,
             "idle_fetch_ms": EMBEDDED_IDLE_FETCH_MS,
         }
-        return KafkaSettings.model_validate(fields | changes)
+    )
 
-    def start(self) -> None:
-        """Return when it answers. Raises `LaunchError` (wheel, platform, port taken)."""
+    def prepare(self) -> Child:
+        """Make its home. Raises `LaunchError` (wheel, platform)."""
         binary = broker_binary()
-        if not port_is_free(self.port):
-            raise LaunchError(f"port {self.port} is taken: stop what listens there or choose another port")
         home = self._data_dir / "home"
         home.mkdir(parents=True, exist_ok=True)
-        self._child = Child(
+        return Child(
             [
                 str(binary),
                 "start",
@@ -104,24 +78,3 @@ class EmbeddedBroker:
             log_path=self._log_path,
             cwd=self._data_dir,
         )
-        self._child.start()
-        self._child.wait_ready(
-            "the embedded broker", lambda: answers(LOOPBACK, self.port), timeout_s=_START_TIMEOUT_S
-        )
-
-    def stop(self) -> None:
-        """SIGTERM and wait: it writes its state on the way out."""
-        if self._child:
-            self._child.stop(timeout_s=_STOP_TIMEOUT_S)
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        if self._child:
-            self._child.kill()
-
-    def __enter__(self) -> EmbeddedBroker:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()

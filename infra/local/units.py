@@ -8,8 +8,8 @@ from typing import Protocol
 
 import psutil
 
-from infra.kafka.apache import ApacheKafka
 from infra.kafka.probe import answers
+from infra.local.broker import LocalBroker
 from infra.local.child import Child, LaunchError
 from infra.local.embedded_broker import EmbeddedBroker
 from infra.local.embedded_clickhouse import EmbeddedClickHouse
@@ -54,7 +54,7 @@ class BrokerUnit:
 
     name = "broker"
 
-    def __init__(self, launcher: EmbeddedBroker | ApacheKafka, log_path: Path) -> None:
+    def __init__(self, launcher: LocalBroker, log_path: Path) -> None:
         self._launcher = launcher
         self.log_path = log_path
         self.url = launcher.bootstrap

@@ -14,24 +14,23 @@ from agentworld.platform.kafka import admin_client, ensure_topics, topic_name
 from infra.kafka import jars
 from infra.kafka.apache import ApacheKafka
 from infra.local import embedded_broker
+from infra.local.broker import LocalBroker
 from infra.local.child import LaunchError
 from infra.local.embedded_broker import EmbeddedBroker
 
-Launcher = EmbeddedBroker | ApacheKafka
-
 
 @pytest.fixture(params=[EmbeddedBroker, pytest.param(ApacheKafka, marks=pytest.mark.apache)])
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Launcher]:
-    launcher: Launcher = request.param(tmp_path / "data", tmp_path / "broker.log")
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalBroker]:
+    launcher: LocalBroker = request.param(tmp_path / "data", tmp_path / "broker.log")
     yield launcher
     launcher.kill()
 
 
-def _topics(broker: Launcher) -> set[str]:
+def _topics(broker: LocalBroker) -> set[str]:
     return set(admin_client(broker.settings()).list_topics(timeout=20).topics)
 
 
-def test_topics_survive_stop_and_start_on_the_same_port(broker: Launcher) -> None:
+def test_topics_survive_stop_and_start_on_the_same_port(broker: LocalBroker) -> None:
     broker.start()
     first, port = broker.pid, broker.port
     ensure_topics(broker.settings(), [TRAJECTORY_EVENTS])
@@ -43,7 +42,7 @@ def test_topics_survive_stop_and_start_on_the_same_port(broker: Launcher) -> Non
     assert topic_name(broker.settings(), TRAJECTORY_EVENTS.name) in _topics(broker)
 
 
-def test_a_killed_broker_leaves_no_process_and_starts_again(broker: Launcher) -> None:
+def test_a_killed_broker_leaves_no_process_and_starts_again(broker: LocalBroker) -> None:
     broker.start()
     pid = broker.pid
     assert pid
@@ -55,7 +54,7 @@ def test_a_killed_broker_leaves_no_process_and_starts_again(broker: Launcher) ->
 
 
 @pytest.mark.parametrize("launcher", [EmbeddedBroker, pytest.param(ApacheKafka, marks=pytest.mark.apache)])
-def test_a_taken_port_is_named(launcher: type[Launcher], tmp_path: Path) -> None:
+def test_a_taken_port_is_named(launcher: type[LocalBroker], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(LaunchError, match=f"port {port} is taken"):

@@ -16,14 +16,13 @@ from agentworld.platform.log import OutRecord
 from agentworld.platform.publisher import KafkaPublisher
 from agentworld.platform.reader import KafkaReader
 from infra.kafka.apache import ApacheKafka
+from infra.local.broker import LocalBroker
 from infra.local.embedded_broker import EmbeddedBroker
-
-Launcher = EmbeddedBroker | ApacheKafka
 
 
 @pytest.fixture(params=[EmbeddedBroker, pytest.param(ApacheKafka, marks=pytest.mark.apache)])
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Launcher]:
-    launcher: Launcher = request.param(tmp_path / "data", tmp_path / "broker.log")
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalBroker]:
+    launcher: LocalBroker = request.param(tmp_path / "data", tmp_path / "broker.log")
     launcher.start()
     yield launcher
     launcher.kill()
@@ -39,7 +38,7 @@ def _records(tag: str, count: int) -> list[OutRecord]:
 @pytest.mark.chaos
 @pytest.mark.parametrize("how", ["stop", "kill"])
 async def test_a_publisher_and_a_reader_go_on_after_the_broker_returns(
-    broker: Launcher, how: Literal["stop", "kill"]
+    broker: LocalBroker, how: Literal["stop", "kill"]
 ) -> None:
     settings = broker.settings(partitions=4)
     ensure_topics(settings)

@@ -14,6 +14,7 @@ from agentworld.contract.delta import expand
 from agentworld.platform.kafka import ensure_topics
 from agentworld.platform.settings import KafkaSettings
 from infra.kafka.apache import ApacheKafka
+from infra.local.broker import LocalBroker
 from infra.local.embedded_broker import EmbeddedBroker
 from infra.local.ports import free_port
 from tests.support.gateway_process import GatewayProcess, first_seen, steps_in, until_in_log
@@ -29,14 +30,14 @@ async def engine() -> AsyncIterator[ScriptedEngine]:
 
 
 @pytest.fixture(params=["embedded", pytest.param("apache", marks=pytest.mark.apache)])
-def own_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedBroker | ApacheKafka]:
+def own_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalBroker]:
     """A broker that the test may stop."""
     kind = EmbeddedBroker if request.param == "embedded" else ApacheKafka
     with kind(tmp_path / "broker", tmp_path / "broker.log") as broker:
         yield broker
 
 
-def settings_of(broker: EmbeddedBroker | ApacheKafka) -> KafkaSettings:
+def settings_of(broker: LocalBroker) -> KafkaSettings:
     return broker.settings(partitions=4)
 
 
@@ -59,7 +60,7 @@ async def test_an_answered_call_is_in_the_log_when_the_answer_arrives(
 
 
 async def test_calls_succeed_while_the_broker_is_stopped_and_follow_in_order(
-    own_broker: EmbeddedBroker | ApacheKafka, engine: ScriptedEngine, tmp_path: Path
+    own_broker: LocalBroker, engine: ScriptedEngine, tmp_path: Path
 ) -> None:
     kafka = settings_of(own_broker)
     gateway = await GatewayProcess(kafka, engine.url, tmp_path / "spool", ack_timeout_ms=1000).start()
@@ -80,7 +81,7 @@ async def test_calls_succeed_while_the_broker_is_stopped_and_follow_in_order(
 
 
 async def test_what_is_spooled_outlives_a_kill_of_the_gateway(
-    own_broker: EmbeddedBroker | ApacheKafka, engine: ScriptedEngine, tmp_path: Path
+    own_broker: LocalBroker, engine: ScriptedEngine, tmp_path: Path
 ) -> None:
     kafka = settings_of(own_broker)
     gateway = await GatewayProcess(kafka, engine.url, tmp_path / "spool", ack_timeout_ms=500).start()
