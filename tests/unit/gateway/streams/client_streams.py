@@ -107,7 +107,7 @@ class ClientReader:
         self.logprobs.setdefault(index, []).extend(values)
 
     def _responses(self, data: dict[str, Any]) -> Iterator[Piece]:
-        self.ended |= data["type"] == "response.completed"
+        self.ended |= data["type"] in {"response.completed", "response.incomplete"}
         if data["type"] == "response.output_item.added" and data["item"]["type"] == "function_call":
             self.names[0, data["output_index"]] = data["item"]["name"]
         if kind := _RESPONSES.get(data["type"]):

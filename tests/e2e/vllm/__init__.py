@@ -1,0 +1,1 @@
+"""Every protocol through the gateway over a real vLLM, its answers tapped on the way."""
