@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 
 import agentworld
 from agentworld.contract.ids import new_id
@@ -29,6 +29,7 @@ from gateway.bodies import (
 from gateway.callers import authorization
 from gateway.control_errors import tell_errors
 from gateway.described import document_proxied
+from gateway.described_errors import error_reply, errors
 from gateway.directory import Directory, known_entry
 from gateway.rewarding import RewardFunction, compute_reward
 from gateway.submitted import Submissions
@@ -37,6 +38,12 @@ from gateway.upstream import Upstream
 
 TrajectoryId = Annotated[str, Path(description="Names the rollout.")]
 PromptId = Annotated[str, Path(description="Names the task; rollouts of one task share it.")]
+_OBJECT = {"application/json": {"schema": {"type": "object"}}}
+_OF_ENGINES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "OpenAI's list of models.", "content": _OBJECT},
+    "4XX": error_reply("The engine's own error."),
+    "5XX": error_reply("The engine is away."),
+}
 Health = Callable[[], tuple[bool, dict[str, object]]]
 
 
@@ -66,14 +73,14 @@ def _trajectory_routes(
     directory: Directory,
     public_url: str,
 ) -> None:
-    @app.post("/init_trajectory")
+    @app.post("/init_trajectory", responses=errors())
     async def init_trajectory(request: Request) -> Initialised:
         """A fresh trajectory id. Put your prompt id in the place of `1` in `base_url`, then register."""
         trajectory = new_id()
         base = public_url.rstrip("/") or str(request.base_url).rstrip("/")
         return Initialised(trajectory_uid=trajectory, base_url=f"{base}/{trajectory}/1/v1")
 
-    @app.post("/{trajectory_id}/{prompt_id}/v1/register_trajectory")
+    @app.post("/{trajectory_id}/{prompt_id}/v1/register_trajectory", responses=errors(409, 503))
     async def register_trajectory(
         trajectory_id: TrajectoryId, prompt_id: PromptId, body: Registration | None = None
     ) -> Status:
@@ -84,7 +91,7 @@ def _trajectory_routes(
         )
         return Status()
 
-    @app.post("/{trajectory_id}/{prompt_id}/v1/complete_trajectory")
+    @app.post("/{trajectory_id}/{prompt_id}/v1/complete_trajectory", responses=errors(404, 409, 503))
     async def complete_trajectory(
         trajectory_id: TrajectoryId, prompt_id: PromptId, body: Completion | None = None
     ) -> Status:
@@ -95,7 +102,7 @@ def _trajectory_routes(
         )
         return Status()
 
-    @app.post("/{trajectory_id}/{prompt_id}/v1/fail_trajectory")
+    @app.post("/{trajectory_id}/{prompt_id}/v1/fail_trajectory", responses=errors(404, 409, 503))
     async def fail_trajectory(
         trajectory_id: TrajectoryId, prompt_id: PromptId, body: Failed | None = None
     ) -> Status:
@@ -106,7 +113,7 @@ def _trajectory_routes(
         )
         return Status()
 
-    @app.post("/{trajectory_id}/{prompt_id}/v1/verdict")
+    @app.post("/{trajectory_id}/{prompt_id}/v1/verdict", responses=errors(404, 409, 503))
     async def verdict(trajectory_id: TrajectoryId, prompt_id: PromptId, body: Verdict) -> Decided:
         """Decide whether a trajectory, or its whole group, may train; also after its end."""
         group = await trajectories.verdict(
@@ -123,7 +130,7 @@ def _trajectory_routes(
         )
         return Decided(group_id=group)
 
-    @app.post("/{trajectory_id}/{prompt_id}/v1/reward")
+    @app.post("/{trajectory_id}/{prompt_id}/v1/reward", responses=errors(404, 409, 503))
     async def reward(trajectory_id: TrajectoryId, prompt_id: PromptId, body: Reward) -> Status:
         """Reward a trajectory or a step, also long after its end."""
         await trajectories.reward(
@@ -138,7 +145,7 @@ def _trajectory_routes(
         )
         return Status()
 
-    @app.get("/{trajectory_id}/{prompt_id}/v1/trajectory")
+    @app.get("/{trajectory_id}/{prompt_id}/v1/trajectory", responses=errors(404, 409, 422, 503, body=False))
     async def trajectory(trajectory_id: TrajectoryId, prompt_id: PromptId) -> TrajectoryStatus:
         """What the gateway knows of a trajectory."""
         entry = await known_entry(directory, trajectory_id, prompt_id)
@@ -151,7 +158,7 @@ def _trajectory_routes(
             state=entry.state,
         )
 
-    @app.post("/submit_steps")
+    @app.post("/submit_steps", responses=errors(409, 503))
     async def submit_steps(body: Submission, channel: Annotated[str, Query()] = "train") -> Accepted:
         """Hand in steps that the agent sampled itself. All are durable, or none is answered for."""
         return Accepted(accepted=await submissions.submit(body.steps, channel=channel))
@@ -160,29 +167,29 @@ def _trajectory_routes(
 def _service_routes(
     app: FastAPI, upstream: Upstream, health: Health, reward_function: RewardFunction | None
 ) -> None:
-    @app.post("/compute_reward", responses={501: {"description": "No reward function is configured."}})
+    @app.post("/compute_reward", responses=errors(501, 502))
     async def compute(body: RewardQuestion) -> ComputedReward:
         """Score a response with the configured reward function; 501 where there is none."""
         return await compute_reward(reward_function, body)
 
-    @app.get("/{trajectory_id}/{prompt_id}/v1/models")
+    @app.get("/{trajectory_id}/{prompt_id}/v1/models", responses=_OF_ENGINES)
     async def models_of(trajectory_id: TrajectoryId, prompt_id: PromptId, request: Request) -> Response:
         """The same, for clients that are told one base URL."""
         return await models(request)
 
-    @app.get("/v1/models")
+    @app.get("/v1/models", responses=_OF_ENGINES)
     async def models(request: Request) -> Response:
         """The engines' models."""
         listed = await upstream.models(authorization=authorization(request.scope))
         return Response(listed, media_type="application/json")
 
-    @app.get("/health")
+    @app.get("/health", responses={503: {"description": "Why calls cannot be captured.", "content": _OBJECT}})
     async def healthy() -> Response:
         """200 when calls can be captured, 503 with the reason otherwise."""
         able, details = health()
         return JSONResponse(details, status_code=200 if able else 503)
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Prometheus metrics."""
         upstream.measure()

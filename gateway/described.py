@@ -6,14 +6,11 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from gateway.described_errors import ANTHROPIC_ERROR, OPENAI_ERROR, error_reply
 from gateway.dialects import DIALECTS
 from gateway.dialects.messages import COUNT_TOKENS_PATH
 
 _IDS = ("trajectory_id", "prompt_id")
-_ERRORS = {
-    "4XX": {"description": "An error object in the protocol's own shape; its message says what to change."},
-    "5XX": {"description": "The same; the engine or the broker is away."},
-}
 _TURNS = {
     "type": "array",
     "minItems": 1,
@@ -49,13 +46,12 @@ def document_proxied(app: FastAPI) -> None:
 
 
 def _add(paths: dict[str, Any], path: str, summary: str, text: str) -> None:
-    body = _body(path)
-    paths[f"/{{trajectory_id}}/{{prompt_id}}/v1/{path}"] = {"post": _operation(summary, text, _IDS, body)}
+    paths[f"/{{trajectory_id}}/{{prompt_id}}/v1/{path}"] = {"post": _operation(summary, text, _IDS, path)}
     if path == "generate":
-        paths["/generate"] = {"post": _operation(summary, text, (), body)}
+        paths["/generate"] = {"post": _operation(summary, text, (), path)}
     else:
         text = f"{text}\n\n{_ONLINE}"
-        paths[f"/v1/{path}"] = {"post": _operation(f"{summary}, online mode", text, (), body)}
+        paths[f"/v1/{path}"] = {"post": _operation(f"{summary}, online mode", text, (), path)}
 
 
 def _body(path: str) -> dict[str, Any]:
@@ -66,16 +62,28 @@ def _body(path: str) -> dict[str, Any]:
     return {"type": "object", "required": list(_REQUIRED[path]), "properties": properties}
 
 
-def _operation(summary: str, text: str, ids: tuple[str, ...], body: dict[str, Any]) -> dict[str, Any]:
+def _replies(path: str) -> dict[str, Any]:
+    answer: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+    if path not in {"generate", COUNT_TOKENS_PATH}:
+        answer["text/event-stream"] = {}
+    schema = ANTHROPIC_ERROR if path.startswith("messages") else OPENAI_ERROR
+    return {
+        "200": {
+            "description": "The answer; its step is durable. An event stream where asked for.",
+            "content": answer,
+        },
+        "4XX": error_reply("The message says what to change; the engine's own errors come through.", schema),
+        "5XX": error_reply("The engine or the broker is away.", schema, retry=True),
+    }
+
+
+def _operation(summary: str, text: str, ids: tuple[str, ...], path: str) -> dict[str, Any]:
     return {
         "summary": summary,
         "description": text,
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in ids
         ],
-        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": {
-            "200": {"description": "The answer; its step is durable. An event stream where asked for."},
-            **_ERRORS,
-        },
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _body(path)}}},
+        "responses": _replies(path),
     }

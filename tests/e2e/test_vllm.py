@@ -15,9 +15,9 @@ from agentworld.platform.settings import KafkaSettings
 from tests.e2e.vllm.calls import Row, judge
 from tests.e2e.vllm.running import run_all
 from tests.e2e.vllm.server import vllm_server
-from tests.e2e.vllm.stand_in import standing_in
 from tests.e2e.vllm.tap import Tap, Told
 from tests.support.builders import captured
+from tests.unit.gateway.streams.stand_in import standing_in
 
 pytestmark = pytest.mark.e2e
 
