@@ -8,14 +8,13 @@ import msgspec
 
 from agentworld.contract.errors import InvalidInput
 from gateway.canonical import ChatCall
-from gateway.dialects.openai_stream import OpenAiStream
+from gateway.dialects.openai_stream import ENGINE_FIELDS, OpenAiStream
 from gateway.engine import EngineObject
 from gateway.failures import Failure, error_body
 
 _NULL = msgspec.Raw(b"null")
 _NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream"})
 _CLIENT_ID_FIELDS = ("prompt_cache_key", "user", "conversation_id", "session_id")
-_ENGINE_FIELDS = ("prompt_token_ids", "weight_version", "weight_versions")
 
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -101,7 +100,7 @@ class ChatCompletions:
 def _encode(call: ChatCall, engine: EngineObject) -> bytes:
     fields: dict[str, Any] = dict(engine.fields)
     if not call.wants_token_ids:
-        for name in _ENGINE_FIELDS:
+        for name in ENGINE_FIELDS:
             fields.pop(name, None)
     if "choices" in fields:
         fields["choices"] = [_choice(call, choice) for choice in engine.choices]

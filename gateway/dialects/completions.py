@@ -9,7 +9,7 @@ import msgspec
 from agentworld.contract.errors import InvalidInput
 from agentworld.contract.events import TokenId
 from gateway.canonical import ChatCall
-from gateway.dialects.openai_stream import OpenAiStream
+from gateway.dialects.openai_stream import ENGINE_FIELDS, OpenAiStream
 from gateway.engine import EngineObject
 from gateway.failures import Failure, error_body
 
@@ -127,6 +127,9 @@ def _one_prompt(fields: dict[str, msgspec.Raw]) -> tuple[msgspec.Raw, list[int] 
 
 def _encode(call: ChatCall, engine: EngineObject) -> bytes:
     fields: dict[str, Any] = dict(engine.fields)
+    if not call.wants_token_ids:
+        for name in ENGINE_FIELDS:
+            fields.pop(name, None)
     if "choices" in fields:
         fields["choices"] = [_shown(call, choice) for choice in engine.choices]
     return msgspec.json.encode(fields)

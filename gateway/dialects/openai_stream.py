@@ -10,6 +10,8 @@ from gateway.failures import Failure, error_body
 from gateway.sse import sse_event
 
 KEEP_ALIVE = b": keep-alive\n\n"
+ENGINE_FIELDS = ("prompt_token_ids", "prompt_text", "weight_version", "weight_versions")
+"""Of a reply or chunk: come only because the gateway asks for ids and versions."""
 
 
 class OpenAiStream:
