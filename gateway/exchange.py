@@ -144,6 +144,7 @@ class Exchange:
                 if shown := b"".join(out):
                     await self._reply.write(shown)
             if done:
+                reply.told_all()
                 break
         if not self.answer.finished(self._call.n):
             message = "the engine ended its stream before the answer was complete: try again"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ from gateway.upstreams.failed import UpstreamFailed, refused, told
 _ENGINE_KEEPALIVE_S = 4.0
 """Below the 5 s after which uvicorn-based engines close an idle connection."""
 
+_BODY_END_S = 1.0
+"""Longest wait for the end of a body that holds no more."""
+
 
 @dataclass(slots=True)
 class HttpReply:
@@ -25,6 +29,10 @@ class HttpReply:
     response: aiohttp.ClientResponse
     engine: str
     is_stream: bool
+    read_rest: Callable[[aiohttp.ClientResponse], None]
+    """Takes a response over whose end is about to come, and keeps its connection."""
+    told_all: bool = False
+    """The engine has said all it has to say (`[DONE]`), whether or not the body ended yet."""
 
     async def read(self) -> bytes:
         """The whole body."""
@@ -43,9 +51,11 @@ class HttpReply:
             yield part
 
     def end(self) -> None:
-        """Keep the connection where the body was read to its end; else cancel the call at the engine."""
+        """Keep the connection where the engine told all; else cancel the call at the engine."""
         if self.response.content.at_eof():
             self.response.release()
+        elif self.told_all:
+            self.read_rest(self.response)
         else:
             self.response.close()
 
@@ -59,6 +69,7 @@ class EngineHttp:
         self._base = settings.url.rstrip("/")
         self._root = self._base.removesuffix("/v1")
         self._key = settings.key()
+        self._ending: set[asyncio.Task[None]] = set()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=settings.connections, keepalive_timeout=_ENGINE_KEEPALIVE_S),
             timeout=aiohttp.ClientTimeout(
@@ -87,7 +98,12 @@ class EngineHttp:
                 raise await refused(response)
             finally:
                 response.close()
-        return HttpReply(response, self._name, response.content_type == "text/event-stream")
+        return HttpReply(response, self._name, response.content_type == "text/event-stream", self._read_rest)
+
+    def _read_rest(self, response: aiohttp.ClientResponse) -> None:
+        task = asyncio.create_task(_to_the_end(response))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> aiohttp.ClientResponse:
         try:
@@ -154,8 +170,24 @@ class EngineHttp:
 
     async def close(self) -> None:
         """Close all connections."""
+        for task in self._ending:
+            task.cancel()
         with contextlib.suppress(aiohttp.ClientError):
             await self._session.close()
+
+
+async def _to_the_end(response: aiohttp.ClientResponse) -> None:
+    """An engine ends a body in a packet of its own, behind `[DONE]`: without it the connection is lost."""
+    try:
+        async with asyncio.timeout(_BODY_END_S):
+            while await response.content.readany():
+                pass
+        response.release()
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        response.close()
+    except BaseException:
+        response.close()
+        raise
 
 
 __all__ = ["EngineHttp", "HttpReply", "UpstreamFailed"]

@@ -30,6 +30,10 @@ class UpstreamReply:
         """The body in parts, as they arrive. Raises `UpstreamFailed`."""
         return self.http.parts()
 
+    def told_all(self) -> None:
+        """The stream said that it is over: its connection may be kept."""
+        self.http.told_all = True
+
     def whole(self, part: EngineObject) -> EngineObject:
         """Take in a reply that is not streamed; what the dialect sees. Raises `MalformedReply`."""
         return self.reading.whole(part)
