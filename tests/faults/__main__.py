@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 from rich.console import Console
 
 from agentworld.contract.errors import AgentWorldError
@@ -36,9 +37,10 @@ async def run_row(fault: Fault, stack: Stack, options: Options) -> Row:
     bench = Bench.of(fault, stack, options)
     try:
         finding = await fault.run(bench)
-    except (AgentWorldError, AssertionError, OSError, TimeoutError) as exc:
+    except (AgentWorldError, AssertionError, OSError, TimeoutError, aiohttp.ClientError) as exc:
         seen = Judgement(calls=len(bench.load.calls), problems=[f"not judged: {type(exc).__name__}: {exc}"])
         finding = Finding(seen)
+        await bench.gateway.kill()
     finally:
         stack.thaw_broker()
     row = {"fault": fault.name, **asdict(finding.judgement), **finding.figures}
