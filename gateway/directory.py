@@ -15,7 +15,7 @@ _ORDER: dict[TrajectoryState, int] = {"open": 0, "completed": 1, "sealed": 2}
 
 
 class DirectoryAway(Unavailable):
-    """Nobody can say now whether the trajectory exists: the broker is away."""
+    """Nobody can say now whether the trajectory exists: the broker is away, or was until just now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,11 @@ class DurablePublisher:
         """Whether a record could be made durable nowhere now."""
         return not self._direct and self._spool.full
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether the broker has acknowledged every record, those of earlier processes included."""
+        return self._direct and not self._replay_due and self._spool.pending_bytes == 0
+
     def check_room(self) -> None:
         """Raise `Unavailable` where a record could be made durable nowhere now."""
         if self.refusing:

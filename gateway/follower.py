@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -44,11 +45,17 @@ class FollowedDirectory(LocalDirectory):
         client_id: str,
         max_trajectories: int = 500_000,
         wait_s: float = 2.0,
+        caught_up: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`caught_up`: whether all that this gateway ever said is with the broker.
+
+        What waits in its spool may register the trajectory that the topic does not know.
+        """
         super().__init__(max_trajectories=max_trajectories)
         self._kafka = kafka
         self._policies = policies
         self._wait_s = wait_s
+        self._caught_up = caught_up
         self._config = consumer_config(kafka, group=f"{client_id}-directory", client_id=client_id) | {
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 500,
@@ -81,10 +88,13 @@ class FollowedDirectory(LocalDirectory):
 
     async def find(self, trajectory_id: str) -> Entry | None:
         """The trajectory, after everything written before this call has been read."""
+        caught_up = self._caught_up()  # asked first: what is published meanwhile is read or not
         await self._read_past(partition_of(trajectory_id.encode(), self._partitions or 1))
         entry = self.get(trajectory_id)
         if entry is None and self.forgot_live:
             raise DirectoryAway("too many trajectories to remember all of them")
+        if entry is None and not caught_up:
+            raise DirectoryAway("the spool, which may hold its registration, is not drained yet")
         return entry
 
     async def _read_past(self, partition: int) -> None:

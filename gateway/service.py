@@ -118,7 +118,11 @@ async def serve(settings: GatewaySettings, kafka: KafkaSettings) -> None:
     )
     policies = PolicyVersions()
     directory = FollowedDirectory(
-        kafka, policies, client_id=client_id, max_trajectories=settings.directory_max_trajectories
+        kafka,
+        policies,
+        client_id=client_id,
+        max_trajectories=settings.directory_max_trajectories,
+        caught_up=lambda: publisher.caught_up,
     )
     upstream = Upstream(settings)
     policies.tell(upstream.published)

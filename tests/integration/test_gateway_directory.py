@@ -11,9 +11,13 @@ import pytest
 from agentworld.contract.events import DirectoryUpdated, PolicyPublished
 from agentworld.contract.ids import new_id
 from agentworld.contract.topics import POLICY_VERSIONS, TRAJECTORY_DIRECTORY
+from agentworld.platform.kafka import ensure_topics
 from agentworld.platform.log import OutRecord
 from agentworld.platform.publisher import KafkaPublisher
 from agentworld.platform.settings import KafkaSettings
+from gateway.directory import DirectoryAway
+from gateway.follower import FollowedDirectory
+from gateway.policies import PolicyVersions
 from infra.local.embedded_broker import EmbeddedBroker
 from tests.support.gateway_process import HI, GatewayProcess, steps_in
 from tests.unit.gateway.scripted_engine import ScriptedEngine, running_engine
@@ -126,6 +130,25 @@ async def test_published_policy_versions_stand_in_the_steps(
             if last.engine.policy_version_start == last.engine.policy_version_end == 7:
                 break
     assert await gateway.stop() == 0
+
+
+async def test_nobody_can_say_that_a_trajectory_is_unknown_while_the_spool_may_hold_its_registration(
+    embedded_kafka: KafkaSettings,
+) -> None:
+    await asyncio.to_thread(ensure_topics, embedded_kafka)
+    drained = False
+    directory = FollowedDirectory(
+        embedded_kafka, PolicyVersions(), client_id="test", wait_s=20, caught_up=lambda: drained
+    )
+    directory.start()
+    async with asyncio.timeout(30):
+        while not directory.following:
+            await asyncio.sleep(0.05)
+    with pytest.raises(DirectoryAway, match="spool"):
+        await directory.find("t1")
+    drained = True
+    assert await directory.find("t1") is None
+    await directory.stop()
 
 
 async def test_the_directory_is_followed_again_after_the_broker_was_away(

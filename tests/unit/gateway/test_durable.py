@@ -148,6 +148,25 @@ async def test_a_broker_that_does_not_acknowledge_in_time_is_as_good_as_away(tmp
     await publisher.close()
 
 
+async def test_it_has_caught_up_only_once_all_of_an_earlier_process_is_acknowledged(tmp_path: Path) -> None:
+    broker = ScriptedBroker()
+    publisher = await publisher_over(broker, tmp_path)
+    assert publisher.caught_up
+    broker.go_away()
+    await publisher.publish(record(0))
+    assert not publisher.caught_up
+    await publisher.close()
+    broker.silent = broker.log.available = True
+    again = await publisher_over(broker, tmp_path)
+    await until(lambda: again.state["broker"] == "up")
+    assert not again.caught_up, "its last batch is sent and not acknowledged"
+    broker.go_away()
+    broker.come_back()
+    await until(lambda: again.caught_up)
+    assert broker.numbers == [0]
+    await again.close()
+
+
 async def test_records_published_during_the_drain_keep_their_order(tmp_path: Path) -> None:
     broker = ScriptedBroker()
     publisher = await publisher_over(broker, tmp_path)
