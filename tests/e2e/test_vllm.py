@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tests.e2e.vllm.calls import Row, judge
 from tests.e2e.vllm.running import run_all
 from tests.e2e.vllm.server import vllm_server
 from tests.e2e.vllm.tap import Tap, Told
+from tests.e2e.vllm.turns import run_conversations
 from tests.support.builders import captured
 from tests.unit.gateway.streams.stand_in import standing_in
 
@@ -38,19 +39,38 @@ def show(title: str, rows: Sequence[Row]) -> None:
             print(f"{row.protocol}, {row.what}: {problem}")
 
 
-@pytest.mark.skipif(
+REAL = pytest.mark.skipif(
     os.environ.get("AGENTWORLD_E2E_VLLM") != "1",
     reason="set AGENTWORLD_E2E_VLLM=1 to run against a real vLLM (docs/vllm.md)",
 )
+
+
+@pytest.fixture(scope="module")
+def real_vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with vllm_server(tmp_path_factory.mktemp("vllm")) as url:
+        yield url
+
+
+@REAL
 @pytest.mark.timeout(1800)
 async def test_steps_over_a_real_vllm_are_what_it_sampled(
-    embedded_kafka: KafkaSettings, tmp_path: Path
+    real_vllm: str, embedded_kafka: KafkaSettings, tmp_path: Path
 ) -> None:
-    with vllm_server(tmp_path) as url:
-        rows = await run_all(url, embedded_kafka, tmp_path)
+    rows = await run_all(real_vllm, embedded_kafka, tmp_path)
     show("vLLM", rows)
     write_report("test-vllm", {"rows": [asdict(row) | {"passed": row.passed} for row in rows]})
     assert all(row.passed for row in rows)
+
+
+@REAL
+@pytest.mark.timeout(1800)
+async def test_prompts_given_to_a_real_vllm_as_ids_begin_with_all_that_was_sampled(
+    real_vllm: str, embedded_kafka: KafkaSettings, tmp_path: Path
+) -> None:
+    turns = await run_conversations(real_vllm, embedded_kafka, tmp_path)
+    assert all(turn.honest for turn in turns), turns
+    # The text of random ids is seldom tokenized to them again: without the ids these would not be exact.
+    assert any(turn.continued and turn.drifted for turn in turns), turns
 
 
 @pytest.mark.timeout(300)
