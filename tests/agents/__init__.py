@@ -1,4 +1,4 @@
 """Real, unmodified agent clients through the gateway, against a scripted engine.
 
-`python -m tests.agents.install`, then `python -m tests.agents`.
+`python -m tests.agents` installs them and runs them.
 """

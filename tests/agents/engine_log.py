@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
+
+from tests.support.engine.log import LogReader
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True, tag="served"):
@@ -12,13 +16,21 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, tag="served"):
 
     id: str
     """The completion's id."""
+    caller: str
+    """The key that the request came with: one per run of a client."""
     kind: Literal["turn", "side"]
     model: str
     stream: bool
+    messages: list[str]
+    """JSON of each message, as it came."""
+    tools: str
+    """JSON of the tools, as it came; `null` where none came."""
     prompt_ids: list[int]
     response_ids: list[int]
     """As far as it was sent, where the client went away."""
     logprobs: list[float]
+    message: dict[str, Any]
+    """The turn as far as it was sent, put together from its tokens."""
     finish_reason: str
     """`abort` where the client went away."""
     offered: list[str]
@@ -30,8 +42,14 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, tag="served"):
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
     """A request this engine has no answer for."""
 
+    caller: str
     path: str
     status: int
 
 
 Entry = Served | Refused
+
+
+def read_log(path: Path, caller: str) -> Sequence[Entry]:
+    """What was noted of that caller so far."""
+    return [entry for entry in LogReader(path, Entry).new() if entry.caller == caller]

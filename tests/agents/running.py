@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,16 @@ class Ended:
         return f"exit code {self.exit_code}" if self.exit_code else None
 
 
-def run_client(client: Client, order: Order, *, log: Path, limit_s: float) -> Ended:
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """When a client is ended, done or not."""
+
+    seconds: float
+    stopping: threading.Event
+    """Set where all are to end."""
+
+
+def run_client(client: Client, order: Order, *, log: Path, limit: Limit) -> Ended:
     """Run `client` on `order`."""
     launch = client.launch(order)
     started = time.monotonic()
@@ -49,15 +59,15 @@ def run_client(client: Client, order: Order, *, log: Path, limit_s: float) -> En
             start_new_session=True,
         )
     try:
-        in_time = _wait(process.pid, started + limit_s)
+        in_time = _wait(process.pid, started + limit.seconds, limit.stopping)
     finally:
         _kill_all(order.home)
         exit_code = process.wait()
     return Ended(exit_code if in_time else None, time.monotonic() - started, log)
 
 
-def _wait(pid: int, deadline: float) -> bool:
-    while time.monotonic() < deadline:
+def _wait(pid: int, deadline: float, stopping: threading.Event) -> bool:
+    while time.monotonic() < deadline and not stopping.is_set():
         # It is reaped later: a process that is left behind must not get its id meanwhile.
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             return True

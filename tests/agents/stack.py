@@ -1,13 +1,15 @@
-"""What the clients run against: the scripted engine, an embedded broker and the gateway."""
+"""What the clients run against: the scripted engine, an embedded broker, the gateway, a relay before it."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,13 +19,17 @@ from agentworld.contract.codec import decode
 from agentworld.contract.events import StepCaptured
 from agentworld.contract.topics import TRAJECTORY_EVENTS
 from agentworld.platform.scan import scan_topic
-from agentworld.platform.settings import KafkaSettings
 from infra.local.child import Child
-from infra.local.embedded_broker import EMBEDDED_PARTITIONS, EmbeddedBroker
-from infra.local.ports import LOOPBACK, free_port
+from infra.local.embedded_broker import EmbeddedBroker
+from infra.local.ports import LOOPBACK
+from tests.agents.wire import Exchange, Wire
 
 _READY_S = 60.0
 _STOP_S = 15.0
+_KEEPALIVE_MS = 100
+PAUSE_MS = 300
+"""The engine's silences within a turn: longer than the gateway waits with a keep-alive."""
+_LISTENING = re.compile(rb"listening on (http://127\.0\.0\.1:(\d+))")
 
 
 class Stack:
@@ -31,70 +37,78 @@ class Stack:
 
     def __init__(self, directory: Path, *, gateway: bool, reasoning: bool) -> None:
         self._directory = directory
-        self._gateway_port = free_port() if gateway else None
-        self._engine_port = free_port(exclude=[self._gateway_port or 0])
+        self._with_gateway = gateway
+        self._reasoning = reasoning
+        self._running = ExitStack()
+        self._wire: Wire | None = None
+        self._engine_url = ""
         self.engine_log = directory / "engine.jsonl"
-        self._engine = Child(
-            [
-                *(sys.executable, "-m", "tests.agents.engine", "--port", str(self._engine_port)),
-                *("--log", str(self.engine_log), *(["--reasoning"] if reasoning else [])),
-            ],
-            env=os.environ,
-            log_path=directory / "engine.log",
-        )
         self._broker = EmbeddedBroker(directory / "broker", directory / "broker.log")
-        self.kafka = KafkaSettings(bootstrap=self._broker.bootstrap, partitions=EMBEDDED_PARTITIONS)
-        self._gateway = Child(
-            [sys.executable, "-m", "gateway"], env=self._gateway_env(), log_path=directory / "gateway.log"
-        )
+        self.kafka = self._broker.settings()
 
-    @property
-    def _url(self) -> str:
-        return f"http://{LOOPBACK}:{self._gateway_port or self._engine_port}"
+    def _start(self, name: str, argv: Sequence[str], env: dict[str, str]) -> tuple[str, int]:
+        """Start a service at a port of its choice: its URL and port, once it is healthy."""
+        log = self._directory / f"{name}.log"
+        child = Child([sys.executable, "-m", *argv], env=os.environ | env, log_path=log)
+        self._running.callback(child.stop, timeout_s=_STOP_S)
+        child.start()
+        child.wait_ready(name, lambda: _LISTENING.search(log.read_bytes()) is not None, timeout_s=_READY_S)
+        found = _LISTENING.search(log.read_bytes())
+        assert found is not None
+        url = found[1].decode()
+        child.wait_ready(name, lambda: _healthy(url), timeout_s=_READY_S)
+        return url, int(found[2])
 
     def _gateway_env(self) -> dict[str, str]:
-        return os.environ | {
+        return {
             "AGENTWORLD_GATEWAY_HOST": LOOPBACK,
-            "AGENTWORLD_GATEWAY_PORT": str(self._gateway_port),
+            "AGENTWORLD_GATEWAY_PORT": "0",
             "AGENTWORLD_GATEWAY_INSTANCE": "agent-tests",
-            "AGENTWORLD_GATEWAY_UPSTREAM_URL": f"http://{LOOPBACK}:{self._engine_port}/v1",
+            "AGENTWORLD_GATEWAY_UPSTREAM_URL": f"{self._engine_url}/v1",
             "AGENTWORLD_GATEWAY_SPOOL_DIR": str(self._directory / "spool"),
+            "AGENTWORLD_GATEWAY_KEEPALIVE_MS": str(_KEEPALIVE_MS),
             "AGENTWORLD_KAFKA_BOOTSTRAP": self.kafka.bootstrap,
             "AGENTWORLD_KAFKA_TOPIC_PREFIX": self.kafka.topic_prefix,
             "AGENTWORLD_KAFKA_PARTITIONS": str(self.kafka.partitions),
             "AGENTWORLD_KAFKA_TOPIC_CONFIG": json.dumps(self.kafka.topic_config),
+            "AGENTWORLD_KAFKA_IDLE_FETCH_MS": str(self.kafka.idle_fetch_ms),
         }
 
     def __enter__(self) -> Self:
         try:
-            self._engine.start()
-            if self._gateway_port:
+            argv = ["tests.agents.engine", "--log", str(self.engine_log), "--pause-ms", str(PAUSE_MS)]
+            argv += ["--reasoning"] if self._reasoning else []
+            self._engine_url, _ = self._start("engine", argv, {})
+            if self._with_gateway:
+                self._running.callback(self._broker.stop)
                 self._broker.start()
-                self._gateway.start()
-                self._gateway.wait_ready("the gateway", lambda: _healthy(self._url), timeout_s=_READY_S)
-            engine = f"http://{LOOPBACK}:{self._engine_port}"
-            self._engine.wait_ready("the scripted engine", lambda: _healthy(engine), timeout_s=_READY_S)
+                _, port = self._start("gateway", ["gateway"], self._gateway_env())
+                self._wire = self._running.enter_context(Wire(port))
         except BaseException:
-            self._stop()
+            self._running.close()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop()
-
-    def _stop(self) -> None:
-        self._gateway.stop(timeout_s=_STOP_S)
-        self._engine.stop(timeout_s=_STOP_S)
-        self._broker.stop()
+        self._running.close()
 
     def register(self, prompt_id: str) -> tuple[str, str]:
         """A new trajectory: its id, and the base URL for its client, without `/v1`."""
-        if not self._gateway_port:
-            return "", f"{self._url}/direct/{prompt_id}"
-        trajectory = AgentWorld(self._url).trajectory(prompt_id=prompt_id, run_id="agent-tests").__enter__()
+        if self._wire is None:
+            return "", f"{self._engine_url}/direct/{prompt_id}"
+        gateway = AgentWorld(f"http://{LOOPBACK}:{self._wire.port}")
+        trajectory = gateway.trajectory(prompt_id=prompt_id, run_id="agent-tests").__enter__()
         return trajectory.trajectory_id, trajectory.base_url.removesuffix("/v1")
+
+    def exchanges(self, url: str) -> Sequence[Exchange]:
+        """What went over the wire under a base URL that `register` gave."""
+        return self._wire.exchanges(_path(url)) if self._wire else ()
+
+    def talking(self, url: str) -> bool:
+        """Whether a connection on which a client used that base URL is still open."""
+        return self._wire is not None and self._wire.is_open(_path(url))
 
     def captured(self, trajectory_id: str) -> Sequence[StepCaptured]:
         """The steps of a trajectory in the log, in order of time; repetitions included."""
@@ -105,6 +119,10 @@ class Stack:
                 if isinstance(event, StepCaptured) and event.trajectory_id == trajectory_id:
                     steps.append(event)
         return sorted(steps, key=lambda step: (step.started_at_ms, step.step_id))
+
+
+def _path(url: str) -> str:
+    return "/" + url.split("://", 1)[1].split("/", 1)[1] + "/"
 
 
 def _healthy(url: str) -> bool:

@@ -11,17 +11,23 @@ from tests.agents.engine_log import Served
 
 def served(name, prompt, response, **fields):
     return Served(
-        id=name,
-        kind="turn",
-        model="m",
-        stream=True,
-        prompt_ids=prompt,
-        response_ids=response,
-        logprobs=[-0.5 - token for token in response],
-        finish_reason="stop",
-        offered=[],
-        called=[],
-        **fields,
+        **{
+            "id": name,
+            "caller": "k",
+            "kind": "turn",
+            "model": "m",
+            "stream": True,
+            "messages": [],
+            "tools": "null",
+            "prompt_ids": prompt,
+            "response_ids": response,
+            "logprobs": [-0.5 - token for token in response],
+            "message": {"role": "assistant", "content": "hello"},
+            "finish_reason": "stop",
+            "offered": [],
+            "called": [],
+        }
+        | fields
     )
 
 
@@ -34,10 +40,11 @@ def step(reply, leaves=(), **fields):
         "trajectory_id": "t",
         "prompt_id": "p",
         "status": "ok",
-        "request": StepRequest(protocol="messages", model="m", stream=True),
+        "request": StepRequest(protocol="messages", model="m", stream=True, fingerprint=f"of {reply.id}"),
         "prompt": shorten(Prompt(ids=reply.prompt_ids, messages=[], tools=None), leaves),
         "response_ids": reply.response_ids,
         "response_logprobs": reply.logprobs,
+        "message": msgspec.Raw(msgspec.json.encode(reply.message)),
         "finish_reason": "stop",
         "token_source": "engine",
         "engine": EngineCall(engine="e", request_id=reply.id),
@@ -55,23 +62,22 @@ def conversation(second_prompt):
 
 
 @pytest.mark.parametrize(
-    ("second_prompt", "prefix_class"),
-    [([1, 2, 3, 4, 5], "exact"), ([1, 2, 3, 7, 5], "rewritten"), ([1, 8, 3, 4, 5], "broken")],
+    ("second_prompt", "prefix_class", "kept"),
+    [([1, 2, 3, 4, 5], "exact", 1), ([1, 2, 3, 7, 5], "rewritten", 0.75), ([1, 8, 3, 4, 5], "broken", 0.25)],
 )
-def test_the_prefix_class_says_what_changed(second_prompt, prefix_class):
+def test_the_prefix_class_says_what_changed(second_prompt, prefix_class, kept):
     compared = compare(*conversation(second_prompt))
-    assert (compared.prefix_class, compared.ids_exact, compared.logprobs_aligned) == (
-        prefix_class,
-        True,
-        True,
-    )
+    assert (compared.prefix_class, compared.prefix_kept) == (prefix_class, kept)
+    assert compared.ids_exact
+    assert compared.logprobs_aligned
+    assert compared.prompts_exact
     assert not compared.problems
 
 
 def test_a_call_that_is_not_in_the_log_is_a_problem():
     replies, steps = conversation([1, 2, 3, 4, 5])
     compared = compare(replies, steps[:1])
-    assert (compared.calls, compared.captured) == (2, 1)
+    assert compared.captured == 1
     assert compared.problems
 
 
@@ -90,6 +96,29 @@ def test_a_logprob_that_differs_is_not_aligned():
     replies, steps = conversation([1, 2, 3, 4, 5])
     other = msgspec.structs.replace(steps[0], response_logprobs=[-3.5, -4.500001])
     assert not compare(replies, [other, steps[1]]).logprobs_aligned
+
+
+def test_a_message_that_was_not_sampled_is_a_problem():
+    replies, steps = conversation([1, 2, 3, 4, 5])
+    other = msgspec.structs.replace(steps[1], message=msgspec.Raw(b'{"role":"assistant","content":"hullo"}'))
+    assert compare(replies, [steps[0], other]).problems
+
+
+@pytest.mark.parametrize("change", [{"messages": ['{"role":"user"}']}, {"tools": "[]"}])
+def test_a_prompt_that_the_engine_had_otherwise_is_not_exact(change):
+    (first, second), steps = conversation([1, 2, 3, 4, 5])
+    assert not compare([first, msgspec.structs.replace(second, **change)], steps).prompts_exact
+
+
+def test_a_cancelled_step_is_a_problem_unless_its_client_had_gone():
+    (first, second), steps = conversation([1, 2, 3, 4, 5])
+    cut = msgspec.structs.replace(second, response_ids=[9, 10], logprobs=[-9.5, -10.5], finish_reason="abort")
+    steps[1] = msgspec.structs.replace(steps[1], status="cancelled")
+    assert compare([first, cut], steps).problems
+    compared = compare([first, cut], steps, left={"of b"})
+    assert compared.ids_exact
+    assert compared.logprobs_aligned
+    assert not compared.problems
 
 
 def test_a_failed_step_is_a_problem():

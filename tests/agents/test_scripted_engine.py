@@ -7,10 +7,11 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from tests.agents.engine import Engine
-from tests.agents.engine_log import Entry, Refused
+from tests.agents.engine_log import Refused, read_log
 from tests.agents.task import Task
-from tests.support.engine.log import EngineLog, LogReader
+from tests.support.engine.log import EngineLog
 
+KEY = "sk-of-one-run"
 TASK = Task("/tmp/somewhere/notes.txt", "first → 1", "second ✓ 2")
 WRITE = {
     "type": "function",
@@ -34,10 +35,14 @@ ASK = {
 
 @pytest.fixture
 async def engine(tmp_path):
-    reader = LogReader(tmp_path / "engine.jsonl", Entry)
-    app = Engine(EngineLog(tmp_path / "engine.jsonl"), reasoning=True, token_delay_ms=0).app()
-    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
-        yield session, reader
+    log = tmp_path / "engine.jsonl"
+    app = Engine(EngineLog(log), reasoning=True, pause_ms=0).app()
+    headers = {"Authorization": f"Bearer {KEY}"}
+    async with (
+        TestServer(app) as server,
+        aiohttp.ClientSession(server.make_url("/"), headers=headers) as session,
+    ):
+        yield session, lambda: read_log(log, KEY)
 
 
 async def whole(session, **fields):
@@ -63,9 +68,9 @@ def gathered(chunks):
 
 
 async def test_a_stream_carries_one_id_and_one_logprob_per_chunk_as_noted(engine):
-    session, reader = engine
+    session, noted_so_far = engine
     opening, *chunks = await streamed(session)
-    [noted] = reader.new()
+    [noted] = noted_so_far()
     choices = [chunk["choices"][0] for chunk in chunks]
     assert opening["prompt_token_ids"] == noted.prompt_ids
     assert [choice["token_ids"] for choice in choices] == [[token_id] for token_id in noted.response_ids]
@@ -74,9 +79,9 @@ async def test_a_stream_carries_one_id_and_one_logprob_per_chunk_as_noted(engine
 
 
 async def test_a_whole_reply_says_what_the_stream_says(engine):
-    session, reader = engine
+    session, noted_so_far = engine
     reply, chunks = await whole(session), await streamed(session)
-    noted = list(reader.new())
+    noted = noted_so_far()
     message = reply["choices"][0]["message"]
     assert gathered(chunks) == {
         "content": message["content"],
@@ -87,37 +92,48 @@ async def test_a_whole_reply_says_what_the_stream_says(engine):
 
 
 async def test_a_turn_that_comes_back_unchanged_begins_the_next_prompt(engine):
-    session, reader = engine
+    session, noted_so_far = engine
     message = (await whole(session))["choices"][0]["message"]
     result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "done"}
     await whole(session, messages=[*ASK["messages"], message, result])
-    first, second = reader.new()
+    first, second = noted_so_far()
     leaf = first.prompt_ids + first.response_ids
     assert second.prompt_ids[: len(leaf)] == leaf
 
 
 async def test_the_script_writes_then_appends_then_looks_then_ends(engine):
-    session, reader = engine
+    session, noted_so_far = engine
     messages = list(ASK["messages"])
     for _ in range(4):
         message = (await whole(session, messages=messages))["choices"][0]["message"]
         calls = message.get("tool_calls", [])
         results = [{"role": "tool", "tool_call_id": call["id"], "content": ""} for call in calls]
         messages += [message, *results]
-    assert [entry.called for entry in reader.new()] == [["Write"], ["bash"], ["bash", "bash"], []]
+    assert [entry.called for entry in noted_so_far()] == [["Write"], ["bash"], ["bash", "bash"], []]
 
 
 async def test_a_title_call_gets_a_short_text_and_is_no_turn(engine):
-    session, reader = engine
+    session, noted_so_far = engine
     schema = {"schema": {"properties": {"title": {"type": "string"}}}}
     asked = {"type": "json_schema", "json_schema": schema}
     reply = await whole(session, tools=None, response_format=asked)
     assert json.loads(reply["choices"][0]["message"]["content"]).keys() == {"title"}
-    assert [entry.kind for entry in reader.new()] == ["side"]
+    assert [entry.kind for entry in noted_so_far()] == ["side"]
 
 
 async def test_an_unknown_route_is_refused_and_noted(engine):
-    session, reader = engine
+    session, noted_so_far = engine
     async with session.post("some/where/v1/responses", json={}) as reply:
         assert reply.status == 404
-    assert list(reader.new()) == [Refused(path="POST /some/where/v1/responses", status=404)]
+    assert noted_so_far() == [Refused(caller=KEY, path="POST /some/where/v1/responses", status=404)]
+
+
+async def test_requests_are_noted_as_they_came_under_the_key_they_came_with(engine):
+    session, noted_so_far = engine
+    body = '{"messages": [{"role":"user", "content": "h\\u0069"}], "tools":[ ]}'
+    other = {"Authorization": "Bearer another"}
+    for headers in ({}, other):
+        async with session.post("v1/chat/completions", data=body, headers=headers) as reply:
+            assert reply.status == 200
+    [noted] = noted_so_far()
+    assert (noted.messages, noted.tools) == (['{"role":"user", "content": "h\\u0069"}'], "[ ]")

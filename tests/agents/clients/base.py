@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from tests.agents.comparison import PrefixClass
 from tests.agents.install import CLI_BIN, NODE_BIN, PYTHON
 from tests.agents.task import Task
 
 WireProtocol = Literal["chat_completions", "responses", "messages"]
 MODEL = "scripted"
-API_KEY = "sk-of-the-agent-tests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class Order:
 
     url: str
     """Base URL with trajectory and prompt in it, without `/v1`."""
+    key: str
+    """API key, of this run alone: the gateway hands it on, and the engine notes it."""
     task: Task
     workdir: Path
     """Empty; the file of the task is to stand in it."""
@@ -59,6 +61,11 @@ class Client(Protocol):
     @property
     def stream(self) -> bool:
         """Whether it asks for streams."""
+        ...
+
+    @property
+    def prefix_class(self) -> PrefixClass:
+        """How its prompts go on from one turn to the next, at worst; a row that does worse fails."""
         ...
 
     def launch(self, order: Order) -> Launch:

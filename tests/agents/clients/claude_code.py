@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.agents.clients.base import API_KEY, Launch, Order, WireProtocol, cli
+from tests.agents.clients.base import Launch, Order, WireProtocol, cli
+from tests.agents.comparison import PrefixClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +15,13 @@ class ClaudeCode:
     name: str = "claude-code"
     protocol: WireProtocol = "messages"
     stream: bool = True
+    prefix_class: PrefixClass = "exact"
 
     def launch(self, order: Order) -> Launch:
         """A model name it knows keeps it from putting system turns between messages."""
         env = {
             "ANTHROPIC_BASE_URL": order.url,
-            "ANTHROPIC_AUTH_TOKEN": API_KEY,
+            "ANTHROPIC_AUTH_TOKEN": order.key,
             "ANTHROPIC_MODEL": "claude-sonnet-4-5",
             "ANTHROPIC_DEFAULT_HAIKU_MODEL": "claude-haiku-4-5",
             "ANTHROPIC_SMALL_FAST_MODEL": "claude-haiku-4-5",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.agents.clients.base import API_KEY, MODEL, Launch, Order, WireProtocol, cli
+from tests.agents.clients.base import MODEL, Launch, Order, WireProtocol, cli
+from tests.agents.comparison import PrefixClass
 
 _CONFIG = """\
 model = "{model}"
@@ -47,6 +48,7 @@ class Codex:
     model: str
     protocol: WireProtocol = "responses"
     stream: bool = True
+    prefix_class: PrefixClass = "exact"
 
     def launch(self, order: Order) -> Launch:
         """Configured by `$CODEX_HOME/config.toml`."""
@@ -54,7 +56,7 @@ class Codex:
         codex_home.mkdir()
         (codex_home / "config.toml").write_text(_CONFIG.format(model=self.model, url=order.v1))
         argv = [cli("codex"), "exec", "--skip-git-repo-check", "-C", str(order.workdir), order.task.prompt]
-        return Launch(argv, {"CODEX_HOME": str(codex_home), "GATEWAY_KEY": API_KEY})
+        return Launch(argv, {"CODEX_HOME": str(codex_home), "GATEWAY_KEY": order.key})
 
 
 MODELS = (

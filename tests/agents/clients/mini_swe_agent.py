@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.agents.clients.base import API_KEY, MODEL, Launch, Order, WireProtocol, python
+from tests.agents.clients.base import MODEL, Launch, Order, WireProtocol, python
+from tests.agents.comparison import PrefixClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,7 @@ class MiniSweAgent:
     name: str = "mini-swe-agent"
     protocol: WireProtocol = "chat_completions"
     stream: bool = False
+    prefix_class: PrefixClass = "exact"
 
     def launch(self, order: Order) -> Launch:
         """`openai/` before the model name makes litellm use the address as it is."""
@@ -24,7 +26,7 @@ class MiniSweAgent:
             *("--output", str(order.home / "trajectory.json")),
         )
         env = {
-            "OPENAI_API_KEY": API_KEY,
+            "OPENAI_API_KEY": order.key,
             "MSWEA_CONFIGURED": "true",
             "MSWEA_GLOBAL_CONFIG_DIR": str(order.home / ".mini"),
             "MSWEA_COST_TRACKING": "ignore_errors",

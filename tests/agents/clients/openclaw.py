@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from tests.agents.clients.base import API_KEY, MODEL, Launch, Order, WireProtocol, cli
+from tests.agents.clients.base import MODEL, Launch, Order, WireProtocol, cli
+from tests.agents.comparison import PrefixClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class OpenClaw:
     api: str
     """Name of the adapter in OpenClaw's configuration."""
     stream: bool = True
+    prefix_class: PrefixClass = "exact"
 
     def launch(self, order: Order) -> Launch:
         """Its state and configuration stand in the run's home."""
@@ -58,7 +60,7 @@ class OpenClaw:
             }
         provider = {
             "baseUrl": order.url if self.protocol == "messages" else order.v1,
-            "apiKey": API_KEY,
+            "apiKey": order.key,
             "api": self.api,
             "models": [model],
         }
@@ -71,8 +73,10 @@ class OpenClaw:
         }
 
 
+# In two of its adapters a message of its own (BEGIN_OPENCLAW_INTERNAL_CONTEXT) always stands last, before
+# each sampled turn: so it moves, and no prompt begins with the one before it.
 ADAPTERS = (
-    OpenClaw("openclaw-chat", "chat_completions", "openai-completions"),
+    OpenClaw("openclaw-chat", "chat_completions", "openai-completions", prefix_class="broken"),
     OpenClaw("openclaw-responses", "responses", "openai-responses"),
-    OpenClaw("openclaw-messages", "messages", "anthropic-messages"),
+    OpenClaw("openclaw-messages", "messages", "anthropic-messages", prefix_class="broken"),
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from tests.agents.clients.base import API_KEY, MODEL, Launch, Order, WireProtocol, cli
+from tests.agents.clients.base import MODEL, Launch, Order, WireProtocol, cli
+from tests.agents.comparison import PrefixClass
 
 _SMALL = "scripted-small"
 
@@ -17,6 +18,7 @@ class OpenCode:
     name: str = "opencode"
     protocol: WireProtocol = "chat_completions"
     stream: bool = True
+    prefix_class: PrefixClass = "exact"
 
     def launch(self, order: Order) -> Launch:
         """Configured by `$OPENCODE_CONFIG`."""
@@ -24,7 +26,7 @@ class OpenCode:
         provider = {
             "npm": "@ai-sdk/openai-compatible",
             "name": "gateway",
-            "options": {"baseURL": order.v1, "apiKey": API_KEY},
+            "options": {"baseURL": order.v1, "apiKey": order.key},
             "models": {
                 MODEL: {
                     "name": MODEL,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.agents.clients.base import API_KEY, MODEL, Launch, Order, WireProtocol, python
+from tests.agents.clients.base import MODEL, Launch, Order, WireProtocol, python
+from tests.agents.comparison import PrefixClass
 
 _HERE = Path(__file__).parent
 
@@ -23,14 +24,15 @@ class Sdk:
     script: str
     more: tuple[str, ...] = ()
     """Further arguments of the script."""
+    prefix_class: PrefixClass = "exact"
 
     def launch(self, order: Order) -> Launch:
         """Anthropic's SDK adds `/v1` by itself."""
         url = order.url if self.protocol == "messages" else order.v1
         mode = "stream" if self.stream else "plain"
         env = {
-            "OPENAI_API_KEY": API_KEY,
-            "ANTHROPIC_API_KEY": API_KEY,
+            "OPENAI_API_KEY": order.key,
+            "ANTHROPIC_API_KEY": order.key,
             "OPENAI_AGENTS_DISABLE_TRACING": "1",
         }
         return Launch(python(str(_HERE / self.script), url, MODEL, mode, order.task.prompt, *self.more), env)
