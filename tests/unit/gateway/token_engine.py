@@ -70,15 +70,19 @@ class TokenEngine:
 
     turns: list[Turn]
     requests: list[dict[str, Any]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    """The same, as they came."""
     headers: list[dict[str, str]] = field(default_factory=list)
     pause_s: float = 0.0
     """Before the first byte of each reply."""
     url: str = ""
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json()
+        raw = await request.read()
+        body = json.loads(raw)
         turn = self.turns[len(self.requests)]
         self.requests.append(body)
+        self.bodies.append(raw)
         self.headers.append(dict(request.headers))
         await asyncio.sleep(self.pause_s)
         prompt = [i for message in body["messages"] for i in rendered(message)]
