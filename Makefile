@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= python3
+JOBS ?= 2
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 SPEC := pyproject.toml constraints.txt infra/local/noida.txt
@@ -18,10 +19,10 @@ demo: .venv/.demo ## The stack and the quickstart recipe: calls become groups, a
 	$(BIN)/agentworld demo
 
 test: .venv/.dev tools ## All tests but the kill tests, on the fake, the embedded broker and real Apache Kafka
-	$(PYTEST) tests -m 'not chaos'
+	$(PYTEST) tests -m 'not chaos' -n $(JOBS) --dist loadfile
 
 chaos: .venv/.dev tools ## Kill each process under load, on the embedded broker and Apache Kafka
-	$(PYTEST) tests -m chaos
+	$(PYTEST) tests -m chaos -n $(JOBS)
 
 unit: .venv/.dev ## The tests that need no process beside them
 	$(PYTEST) tests/unit tests/contract

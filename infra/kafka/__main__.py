@@ -10,7 +10,7 @@ from pathlib import Path
 
 from infra.kafka.apache import ApacheKafka
 from infra.local.child import LaunchError
-from infra.local.ports import choose_port
+from infra.local.ports import PortLeases
 
 _DEFAULT_PORT = 9092
 _WATCH_S = 0.5
@@ -29,7 +29,9 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     log_path = options.data_dir.absolute() / "kafka.log"
-    broker = ApacheKafka(options.data_dir / "data", log_path, port=options.port or choose_port(_DEFAULT_PORT))
+    broker = ApacheKafka(
+        options.data_dir / "data", log_path, port=options.port or PortLeases().choose(_DEFAULT_PORT)
+    )
     print("starting Apache Kafka (the first time its jars are resolved with Maven) …", file=sys.stderr)
     try:
         broker.start()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import socket
+import tempfile
 from collections.abc import Collection
+from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 
@@ -29,8 +33,35 @@ def free_port(*, exclude: Collection[int] = ()) -> int:
             return port
 
 
-def choose_port(preferred: int, *, exclude: Collection[int] = ()) -> int:
-    """`preferred` when it is free and not excluded, otherwise any free port."""
-    if preferred not in exclude and port_is_free(preferred):
-        return preferred
-    return free_port(exclude=exclude)
+class PortLeases:
+    """Ports claimed by this process, so that stacks that start at the same time choose different ones.
+
+    A claim is a locked file; the kernel gives it back when the process ends.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, int] = {}
+
+    def choose(self, preferred: int) -> int:
+        """`preferred` when it is free and nobody's claim, otherwise any such port."""
+        port = preferred
+        while port in self._held or not port_is_free(port) or not self._claim(port):
+            port = free_port(exclude=self._held)
+        return port
+
+    def release(self) -> None:
+        """Give all of them back."""
+        while self._held:
+            os.close(self._held.popitem()[1])
+
+    def _claim(self, port: int) -> bool:
+        folder = Path(tempfile.gettempdir()) / f"agentworld-ports-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        file = os.open(folder / str(port), os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return False
+        self._held[port] = file
+        return True

@@ -23,7 +23,7 @@ from infra.kafka.probe import answers
 from infra.local.embedded_broker import EmbeddedBroker
 from infra.local.options import StackOptions
 from infra.local.plan import StackPlan, plan_stack
-from infra.local.ports import choose_port
+from infra.local.ports import PortLeases
 from infra.local.state import (
     DirectoryLock,
     ProcessState,
@@ -75,6 +75,7 @@ class LocalStack:
         self.ended_orphans: list[str] = []
         """Names of processes that a killed supervisor had left, ended at this start."""
         self._lock = DirectoryLock(self.options.data_dir)
+        self._ports = PortLeases()
         self._plan: StackPlan | None = None
         self._supervisor: Supervisor | None = None
         self._phase: Literal["starting", "running", "stopping"] = "starting"
@@ -88,7 +89,7 @@ class LocalStack:
         self._lock.acquire()
         try:
             self._recover()
-            self._plan = plan = plan_stack(self.options, _PortChooser())
+            self._plan = plan = plan_stack(self.options, self._ports.choose)
             _check_external(self.options, plan)
             self._supervisor = Supervisor(
                 self._units(plan),
@@ -100,6 +101,7 @@ class LocalStack:
             self._write()
         except BaseException:
             remove_state(self.options.data_dir)
+            self._ports.release()
             self._lock.release()
             raise
 
@@ -111,6 +113,7 @@ class LocalStack:
         self._write()
         self._supervisor.stop()
         remove_state(self.options.data_dir)
+        self._ports.release()
         self._lock.release()
 
     def _recover(self) -> None:
@@ -202,18 +205,6 @@ class LocalStack:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-class _PortChooser:
-    """Never the same port twice."""
-
-    def __init__(self) -> None:
-        self._given: set[int] = set()
-
-    def __call__(self, preferred: int) -> int:
-        port = choose_port(preferred, exclude=self._given)
-        self._given.add(port)
-        return port
 
 
 def _process_state(supervised: Supervised) -> ProcessState:
