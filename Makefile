@@ -27,7 +27,7 @@ chaos: .venv/.dev tools ## Kill each process under load, on the embedded broker 
 unit: .venv/.dev ## The tests that need no process beside them
 	$(PYTEST) tests/unit tests/contract
 
-test-agents: .venv/.dev ## Real agent clients (Codex, Claude Code, …) through the gateway; needs npm
+test-agents: .venv/.dev ## Real agent clients (Codex, Claude Code, …) through the gateway; installs them and Node 24
 	$(BIN)/python -m tests.agents
 
 test-faults: .venv/.dev tools ## Faults of engine, clients, broker and gateway under load: nothing answered is lost
