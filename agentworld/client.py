@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import time
 import urllib.error
 import urllib.request
@@ -147,7 +148,9 @@ class Trajectory:
     def __enter__(self) -> Self:
         begun = self._client.post("/init_trajectory")
         try:
-            self.trajectory_id, offered = str(begun["trajectory_uid"]), str(begun["base_url"])
+            # Behind a ~ follows the token of a gateway with auth: part of the path, not of the name.
+            self.trajectory_id = str(begun["trajectory_uid"]).partition("~")[0]
+            offered = str(begun["base_url"])
         except KeyError as exc:
             raise InvalidInput(
                 f"init_trajectory answered without {exc}: is base_url an AgentWorld gateway?",
@@ -279,7 +282,8 @@ def _refusal(error: urllib.error.HTTPError) -> AgentWorldError:
             message = str(detail)
     except (ValueError, AttributeError):
         pass
-    said = f"{urlsplit(error.url or '').path}: {error.code}: {message}"
+    path = re.sub(r"~[^/]*", "", urlsplit(error.url or "").path)
+    said = f"{path}: {error.code}: {message}"
     if error.code in _AWAY:
         try:
             retry_after_s = float(error.headers.get("Retry-After") or 0.5)

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from agentworld.contract.errors import InvalidInput
 from agentworld.platform.log import Publisher
+from gateway.access import Access
 from gateway.admission import Admission
 from gateway.asgi import ClientGone, Message, Receive, Scope, Send, read_body, send_failure
 from gateway.client_reply import Pace
@@ -78,6 +79,7 @@ def create_app(
         conversations=Conversations(max_ends=settings.online_max_conversations),
         channel=settings.online_channel,
     )
+    access = Access(settings.auth_secret, settings.auth_keys, ttl_ms=settings.auth_token_ttl_ms)
     spoken = dialects(inner_system=settings.inner_system)
     return Gateway(
         spoken,
@@ -93,6 +95,7 @@ def create_app(
             check_room=check_room,
             bounds=_bounds(settings),
             raw_content=settings.raw_content,
+            access=access,
             source=source,
         ),
         counting=Counting(
@@ -115,7 +118,9 @@ def create_app(
             reward_function=load_reward_function(settings.reward_function),
             health=health,
             public_url=settings.public_url,
+            access=access,
         ),
+        access=access,
         max_body_bytes=settings.max_body_bytes,
         max_header_bytes=settings.max_header_bytes,
     )
@@ -141,6 +146,7 @@ class Gateway:
         proxy: Proxy,
         counting: Counting,
         control: FastAPI,
+        access: Access,
         max_body_bytes: int,
         max_header_bytes: int,
     ) -> None:
@@ -148,8 +154,13 @@ class Gateway:
         self._proxy = proxy
         self._counting = counting
         self.control = control
+        self._access = access
         self._max_body_bytes = max_body_bytes
         self._max_header_bytes = max_header_bytes
+
+    def stop_calls(self) -> None:
+        """End the calls under way, which the gateway cannot wait for; they are captured all the same."""
+        self._proxy.stop_calls()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -159,6 +170,11 @@ class Gateway:
         if is_upgrade(scope):
             await refuse_upgrade(scope, receive, send)
             return
+        refused: InvalidInput | None = None
+        try:
+            self._access.admit(scope)
+        except InvalidInput as exc:
+            refused = exc
         ids, rest = _place(scope["path"])
         dialect = self._spoken.get(rest)
         if dialect is None and rest == COUNT_TOKENS_PATH:
@@ -166,6 +182,10 @@ class Gateway:
         if (size := head_bytes(scope)) > self._max_header_bytes:
             failure = too_large_head(size, self._max_header_bytes)
             await send_failure(send, failure, dialect.error(failure) if dialect else None)
+        elif refused is not None:
+            failure = Failure.of(refused)
+            headers = [(b"www-authenticate", b"Bearer")]
+            await send_failure(send, failure, dialect.error(failure) if dialect else None, headers=headers)
         elif dialect is None:
             await self._control(scope, receive, send)
         elif scope["method"] != "POST":

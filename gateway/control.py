@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 import agentworld
 from agentworld.contract.ids import new_id
+from gateway.access import Access
 from gateway.bodies import (
     Accepted,
     Completion,
@@ -26,7 +27,7 @@ from gateway.bodies import (
     TrajectoryStatus,
     Verdict,
 )
-from gateway.callers import authorization
+from gateway.callers import TRUSTED, authorization
 from gateway.control_errors import tell_errors
 from gateway.described import document_proxied
 from gateway.described_errors import error_reply, errors
@@ -56,11 +57,12 @@ def control_app(
     reward_function: RewardFunction | None,
     health: Health,
     public_url: str,
+    access: Access,
 ) -> FastAPI:
     """The control API over its parts."""
     app = FastAPI(title="AgentWorld gateway", version=agentworld.__version__, description=__doc__)
     tell_errors(app)
-    _trajectory_routes(app, trajectories, submissions, directory, public_url)
+    _trajectory_routes(app, trajectories, submissions, directory, public_url, access)
     _service_routes(app, upstream, health, reward_function)
     document_proxied(app)
     return app
@@ -72,11 +74,15 @@ def _trajectory_routes(
     submissions: Submissions,
     directory: Directory,
     public_url: str,
+    access: Access,
 ) -> None:
     @app.post("/init_trajectory", responses=errors())
     async def init_trajectory(request: Request) -> Initialised:
-        """A fresh trajectory id. Put your prompt id in the place of `1` in `base_url`, then register."""
-        trajectory = new_id()
+        """A fresh trajectory id. Put your prompt id in the place of `1` in `base_url`, then register.
+
+        Where auth is on this takes an API key, and the id carries the token that its calls need.
+        """
+        trajectory = access.signed(new_id())
         base = public_url.rstrip("/") or str(request.base_url).rstrip("/")
         return Initialised(trajectory_uid=trajectory, base_url=f"{base}/{trajectory}/1/v1")
 
@@ -159,8 +165,13 @@ def _trajectory_routes(
         )
 
     @app.post("/submit_steps", responses=errors(409, 503))
-    async def submit_steps(body: Submission, channel: Annotated[str, Query()] = "train") -> Accepted:
+    async def submit_steps(
+        request: Request, body: Submission, channel: Annotated[str, Query()] = "train"
+    ) -> Accepted:
         """Hand in steps that the agent sampled itself. All are durable, or none is answered for."""
+        for step in body.steps:
+            trusted = bool(request.scope.get(TRUSTED))
+            step.trajectory_uid = access.opened(step.trajectory_uid, trusted=trusted)
         return Accepted(accepted=await submissions.submit(body.steps, channel=channel))
 
 

@@ -36,6 +36,7 @@ ANTHROPIC_ERROR: dict[str, Any] = {
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait.", "schema": _TEXT}}
 _MEANINGS = {
     400: "The body is not what it should be.",
+    401: "Auth is on, and the path has no valid token nor the request an API key.",
     404: "There is no such trajectory.",
     409: "It is completed, belongs to another prompt, or is registered otherwise.",
     413: "The body is too large.",
@@ -51,7 +52,7 @@ _BODY = (400, 413, 415, 422, 431)
 
 def errors(*statuses: int, body: bool = True) -> dict[int | str, dict[str, Any]]:
     """Replies for `responses=` of a control route; with `body`, also what any body may be answered."""
-    every = sorted({*statuses, *(_BODY if body else (431,))})
+    every = sorted({*statuses, 401, *(_BODY if body else (431,))})
     return {status: error_reply(_MEANINGS[status], retry=status == 503) for status in every}
 
 

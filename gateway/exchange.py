@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 _CLIENT_CLOSED = 499
 _DONE = b"[DONE]"
+_STOPPING = Failure(
+    503, "gateway_stopping", "the gateway stops and the call took too long: try again", retry_after="1"
+)
 MiB = 1024 * 1024
 
 
@@ -64,9 +67,11 @@ class Exchange:
         self._held = b""
         """The end of the reply: goes to the client only once the step is durable."""
         self._first_token_ms: float | None = None
+        self._stopping = False
 
     async def run(self, *, authorization: str) -> None:
-        """Ask the engine; how it went is in `status` and `failure`. Cancel it when the client is gone."""
+        """Ask the engine; how it went is in `status` and `failure`. Cancel it when the client is gone,
+        or after `stop`."""
         try:
             async with self._kept_alive():
                 await self._ask(authorization)
@@ -77,15 +82,20 @@ class Exchange:
             message = f"the engine's answer could not be read ({exc}): check AGENTWORLD_GATEWAY_UPSTREAM_URL"
             self._failed("malformed", Failure(502, "upstream_malformed", message))
         except asyncio.CancelledError:
-            message = (
-                "the client read nothing of its stream for too long"
-                if self._reply.stalled
-                else "the client closed the connection"
-            )
-            self._failed("cancelled", Failure(_CLIENT_CLOSED, "client_gone", message))
+            self._failed("cancelled", self._why_cancelled())
         except Exception:
             logger.exception("a call failed within the gateway")
             self._failed("failed", Failure(500, "internal_error", "the gateway failed; its log says why"))
+
+    def _why_cancelled(self) -> Failure:
+        if self._stopping:
+            return _STOPPING
+        stuck, left = "the client read nothing of its stream for too long", "the client closed the connection"
+        return Failure(_CLIENT_CLOSED, "client_gone", stuck if self._reply.stalled else left)
+
+    def stop(self) -> None:
+        """The gateway cannot wait any longer: what cancels `run` next is its doing, not the client's."""
+        self._stopping = True
 
     def _failed(self, status: StepStatus, failure: Failure) -> None:
         self.status, self.failure = status, failure

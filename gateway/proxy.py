@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agentworld.contract.delta import Leaf
@@ -16,9 +16,10 @@ from agentworld.contract.ids import check_name, new_id
 from agentworld.contract.topics import TRAJECTORY_EVENTS
 from agentworld.platform.log import OutRecord, Publisher
 from agentworld.platform.metrics import counter, gauge, histogram
+from gateway.access import Access
 from gateway.admission import Admission, TooManyCalls
 from gateway.asgi import ClientGone, Receive, Scope, Send, read_body, send_failure, text_header, until_gone
-from gateway.callers import authorization, caller_key, header_ids
+from gateway.callers import TRUSTED, authorization, caller_key, header_ids, without_secrets
 from gateway.canonical import ChatCall
 from gateway.capture import Arrival, captured_steps
 from gateway.client_reply import Pace
@@ -35,9 +36,6 @@ from gateway.restoring import Restoring
 from gateway.upstream import Upstream
 
 logger = logging.getLogger(__name__)
-
-_SECRET_FIELDS = frozenset({"api_key", "authorization", "extra_headers", "headers", "x-api-key"})
-"""Fields that some clients put keys into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +73,7 @@ class Proxy:
         check_room: Callable[[], None],
         bounds: Bounds,
         source: str,
+        access: Access,
         raw_content: bool = False,
     ) -> None:
         self._publisher = publisher
@@ -89,6 +88,9 @@ class Proxy:
         self._check_room = check_room
         self._bounds = bounds
         self._source = source
+        self._stopped = False
+        self._under_way: dict[asyncio.Task[None], Exchange] = {}
+        self._access = access
         self._raw_content = raw_content
         """Of trajectories that cannot be looked up while the broker is away."""
 
@@ -114,6 +116,13 @@ class Proxy:
             counter("gateway_calls", "protocol", "status").labels(dialect.protocol, status).inc()
             histogram("gateway_call_seconds").observe(time.perf_counter() - started)
 
+    def stop_calls(self) -> None:
+        """End the calls under way: each is told, and captured as cancelled with what it had."""
+        self._stopped = True
+        for running, exchange in self._under_way.items():
+            exchange.stop()
+            running.cancel()
+
     async def _serve(
         self,
         dialect: Dialect,
@@ -130,7 +139,9 @@ class Proxy:
         body = await read_body(scope, receive, max_bytes=self._bounds.max_body_bytes)
         call = dialect.parse(body)
         client_ids = call.client_ids | header_ids(scope)
-        entry, placed = await self._place(dialect, ids or call.place, call, client_ids)
+        if ids is None and dialect.protocol == "generate":
+            ids = self._place_in_body(call, scope)
+        entry, placed = await self._place(dialect, ids, call, client_ids)
         captured = None
         if entry is not None:
             arrival = Arrival(
@@ -148,6 +159,8 @@ class Proxy:
             replaced = self._restoring.put_back(call, entry.trajectory_id)
             self._continuing.offer(call, entry.trajectory_id)
             captured = _Captured(arrival, placed, replaced)
+        if self._stopped:
+            raise Unavailable("the gateway stops: try again")
         exchange = Exchange(
             dialect,
             call,
@@ -159,7 +172,12 @@ class Proxy:
             pace=self._bounds.pace,
             max_answer_bytes=self._bounds.max_answer_bytes,
         )
-        await run_unless_gone(exchange.run(authorization=authorization(scope)), receive)
+        running = asyncio.create_task(exchange.run(authorization=authorization(scope)))
+        self._under_way[running] = exchange
+        try:
+            await finished_or_gone(running, receive)
+        finally:
+            del self._under_way[running]
         if captured is not None:
             try:
                 await self._capture(captured, call, exchange)
@@ -174,6 +192,16 @@ class Proxy:
         else:
             await exchange.finish()
         return exchange.status
+
+    def _place_in_body(self, call: ChatCall, scope: Scope) -> tuple[str, str] | None:
+        """Trajectory and prompt that a body names. Raises `InvalidInput` 401 where auth is on and neither
+        the name nor the request has what it takes."""
+        trusted = bool(scope.get(TRUSTED))
+        if call.place is None:
+            if not trusted:
+                self._access.opened("")
+            return None
+        return self._access.opened(call.place[0], trusted=trusted), call.place[1]
 
     async def _place(
         self, dialect: Dialect, ids: tuple[str, str] | None, call: ChatCall, client_ids: dict[str, str]
@@ -237,9 +265,8 @@ class Proxy:
                 self._leaves.add(step.trajectory_id, leaf)
 
 
-async def run_unless_gone(work: Awaitable[None], receive: Receive) -> None:
-    """Run `work`; cancel it, and wait for it to see that, when the client closes the connection."""
-    running = asyncio.ensure_future(work)
+async def finished_or_gone(running: asyncio.Task[None], receive: Receive) -> None:
+    """Wait for `running`; cancel it, and wait for it to see that, when the client closes the connection."""
     gone = asyncio.create_task(until_gone(receive))
     try:
         await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -259,7 +286,7 @@ def _request(
         protocol=dialect.protocol,
         model=call.model,
         stream=call.stream,
-        sampling={name: value for name, value in call.sampling.items() if name not in _SECRET_FIELDS},
+        sampling=without_secrets(call.sampling),
         fingerprint=hashlib.sha256(body).hexdigest(),
         retry_count=int(retries) if retries.isdecimal() and len(retries) < 6 else None,
         client=text_header(scope, b"user-agent")[:256],

@@ -31,6 +31,8 @@ from gateway.upstream import Upstream
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 4096
+_LAST_WORDS_S = 10
+"""For calls that were stopped to be captured and told."""
 _TOPICS_TRY_S = 10.0
 _TOPICS_WAIT_S = 3.0
 """How long serving waits for the topics; then the spool takes over."""
@@ -44,17 +46,26 @@ class _Server(uvicorn.Server):
         yield
 
 
-class _StopSignals:
-    """SIGTERM and SIGINT from now on: the first asks for a drain, the second for an end at once."""
+def _nothing() -> None:
+    """There is no call yet."""
 
-    def __init__(self) -> None:
+
+class _StopSignals:
+    """SIGTERM and SIGINT from now on: the first asks for a drain, the second for an end at once.
+
+    Calls that the drain does not see to their end are stopped, so that they are captured.
+    """
+
+    def __init__(self, drain_s: float) -> None:
         self._asked = 0
+        self._drain_s = drain_s
         self._server: uvicorn.Server | None = None
+        self._stop_calls: Callable[[], None] = _nothing
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stop)
 
-    def attach(self, server: uvicorn.Server) -> None:
-        self._server = server
+    def attach(self, server: uvicorn.Server, stop_calls: Callable[[], None]) -> None:
+        self._server, self._stop_calls = server, stop_calls
         server.should_exit = self._asked > 0
 
     def _stop(self) -> None:
@@ -62,6 +73,8 @@ class _StopSignals:
         if self._server is not None:
             self._server.should_exit = True
             self._server.force_exit = self._asked > 1
+        if self._asked == 1:
+            asyncio.get_running_loop().call_later(self._drain_s, self._stop_calls)
 
 
 def _listen(settings: GatewaySettings) -> socket.socket:
@@ -106,7 +119,7 @@ async def _topics_then_follow(kafka: KafkaSettings, directory: FollowedDirectory
 
 async def serve(settings: GatewaySettings, kafka: KafkaSettings) -> None:
     """Serve until told to stop. Raises `ContractViolation` for a port or spool in use."""
-    stop_signals = _StopSignals()
+    stop_signals = _StopSignals(settings.drain_timeout_ms / 1000)
     listener = _listen(settings)
     client_id = f"agentworld-gateway-{settings.instance}"
     folder = settings.spool_dir / settings.instance
@@ -158,10 +171,10 @@ async def serve(settings: GatewaySettings, kafka: KafkaSettings) -> None:
             access_log=False,
             server_header=False,
             lifespan="off",
-            timeout_graceful_shutdown=settings.drain_timeout_ms // 1000,
+            timeout_graceful_shutdown=settings.drain_timeout_ms // 1000 + _LAST_WORDS_S,
         )
     )
-    stop_signals.attach(server)
+    stop_signals.attach(server, app.stop_calls)
     logger.info("listening on http://%s:%d", settings.host, listener.getsockname()[1])
     gc.collect()
     gc.freeze()

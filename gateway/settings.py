@@ -77,7 +77,7 @@ class GatewaySettings(BaseSettings):
     directory_max_trajectories: int = Field(default=500_000, ge=1)
     """Trajectories known in memory, about 0.5 KB each."""
     drain_timeout_ms: int = Field(default=30_000, ge=0)
-    """How long calls under way may take after SIGTERM."""
+    """How long calls under way may take after SIGTERM; then they are stopped, and captured so."""
 
     restore: bool = True
     """Whether a sampled turn that a client rewrote on echo is put back before the engine sees it."""
@@ -111,6 +111,13 @@ class GatewaySettings(BaseSettings):
     """Channel of those trajectories; run and n are `default_run_id` and `default_rollouts`."""
     online_max_conversations: int = Field(default=100_000, ge=1)
     """Conversations that can be found by their prefix; the oldest are forgotten first."""
+
+    auth_secret: str = Field(default="", repr=False)
+    """Signs the tokens in trajectories' paths; empty: anybody may call. All gateways share it."""
+    auth_keys: list[str] = Field(default=[], repr=False)
+    """API keys, as a JSON list, of those who begin trajectories and call without one; with `auth_secret`."""
+    auth_token_ttl_ms: int = Field(default=7 * 24 * 3_600_000, gt=0)
+    """How long a trajectory's token is good."""
 
     reward_function: str = ""
     """Import path `package.module:function` of what `POST /compute_reward` calls; empty: 501."""

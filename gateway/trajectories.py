@@ -20,6 +20,7 @@ from agentworld.contract.events.trajectory_events import Decision
 from agentworld.contract.ids import check_name, derived_id, group_id, new_id
 from agentworld.contract.topics import TRAJECTORY_DIRECTORY, TRAJECTORY_EVENTS
 from agentworld.platform.log import OutRecord, Publisher
+from gateway.access import without_tokens
 from gateway.directory import Directory, DirectoryAway, Entry, find_entry, known_entry, moved
 
 
@@ -148,7 +149,7 @@ class Trajectories:
             trajectory_id=trajectory_id,
             prompt_id=prompt_id,
             outcome=outcome,
-            reason=reason,
+            reason=without_tokens(reason),
         )
         await self._say(event)
         if entry.run_id:
@@ -212,7 +213,7 @@ class Trajectories:
             trajectory_id=None if whole_group else trajectory_id,
             given_by_kind=given_by_kind,
             given_by=given_by,
-            reason=reason,
+            reason=without_tokens(reason),
             value=value,
         )
         await self._say(event)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import msgspec
 
 from agentworld.contract.events.trajectory_events import StepStatus
+from gateway.callers import without_secret
 from gateway.failures import Failure
 
 UNREACHABLE = "upstream_unreachable"
@@ -53,12 +55,14 @@ def told(engine: str) -> Iterator[None]:
         raise UpstreamFailed("failed", Failure(502, "upstream_broke_off", message)) from exc
 
 
-async def refused(response: aiohttp.ClientResponse) -> UpstreamFailed:
-    """The engine's own error, in OpenAI's shape, with its status and Retry-After."""
+async def refused(response: aiohttp.ClientResponse, key: str = "") -> UpstreamFailed:
+    """The engine's own error, in OpenAI's shape, with its status and Retry-After; never with `key`."""
     body = b""
     with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
         body = await response.read()
-    return UpstreamFailed("failed", _error_of(response, body), answered=response.status)
+    failure = _error_of(response, body)
+    failure = replace(failure, message=without_secret(failure.message, key))
+    return UpstreamFailed("failed", failure, answered=response.status)
 
 
 def _error_of(response: aiohttp.ClientResponse, body: bytes) -> Failure:

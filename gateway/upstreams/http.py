@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from gateway.callers import without_secret
 from gateway.engines.weights import UpdateFailed
 from gateway.upstream_settings import EngineSettings
 from gateway.upstreams.failed import UpstreamFailed, refused, told
@@ -95,7 +96,7 @@ class EngineHttp:
             response = await self._post(self._base + path, body, self._headers(authorization))
         if response.status != 200:
             try:
-                raise await refused(response)
+                raise await refused(response, self._key)
             finally:
                 response.close()
         return HttpReply(response, self._name, response.content_type == "text/event-stream", self._read_rest)
@@ -118,7 +119,7 @@ class EngineHttp:
             response = await self._post(self._root + path, body, self._headers(authorization))
             async with response:
                 if response.status != 200:
-                    raise await refused(response)
+                    raise await refused(response, self._key)
                 return await response.read()
 
     async def models(self, *, authorization: str) -> bytes:
@@ -127,7 +128,7 @@ class EngineHttp:
         with told(self._name):
             async with self._session.get(f"{self._base}/models", headers=headers) as response:
                 if response.status != 200:
-                    raise await refused(response)
+                    raise await refused(response, self._key)
                 return await response.read()
 
     async def is_well(self, *, timeout_ms: int) -> bool:
@@ -164,7 +165,7 @@ class EngineHttp:
         except (aiohttp.ClientError, OSError) as exc:
             raise UpdateFailed(f"{path} could not be asked: {type(exc).__name__}: {exc}") from exc
         if response.status != 200:
-            said = body[:500].decode(errors="replace")
+            said = without_secret(body[:500].decode(errors="replace"), self._key)
             raise UpdateFailed(f"{path} answered {response.status}: {said}")
         return body
 

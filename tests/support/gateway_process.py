@@ -90,6 +90,12 @@ class GatewayProcess:
             while (await self.get("/health"))[1]["broker"] != state:
                 await asyncio.sleep(0.05)
 
+    def rss_bytes(self) -> int:
+        """Memory of the process that is in RAM."""
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
     async def kill(self) -> None:
         await self._end(signal.SIGKILL)
 

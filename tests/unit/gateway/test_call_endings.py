@@ -158,9 +158,17 @@ async def test_a_stream_that_goes_silent_is_timed_out(
     assert gateway.steps[0].status == "timed_out"
 
 
+LEFT: dict[str, dict[str, Any]] = {
+    "chat/completions": HI,
+    "responses": {"input": "hi"},
+    "messages": {**HI, "max_tokens": 9},
+}
+
+
+@pytest.mark.parametrize("path", LEFT)
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_client_that_leaves_cancels_the_engine_and_the_step_says_so(
-    gateway: RunningGateway, engine: ScriptedEngine, stream: bool
+    gateway: RunningGateway, engine: ScriptedEngine, stream: bool, path: str
 ) -> None:
     asked = asyncio.Event()
 
@@ -177,12 +185,20 @@ async def test_a_client_that_leaves_cancels_the_engine_and_the_step_says_so(
         return response
 
     engine.script = script
-    call = asyncio.create_task(gateway.chat_text({**HI, "stream": stream}))
+    body = {**LEFT[path], "stream": stream}
+
+    async def client() -> None:
+        async with gateway.http.post(f"{gateway.url}/t1/p1/v1/{path}", json=body) as response:
+            await response.read()
+
+    call = asyncio.create_task(client())
     await asked.wait()
     await asyncio.sleep(0.1)
     call.cancel()
     (step,) = await gateway.until_steps(1)
     assert step.status == "cancelled"
+    assert step.error is not None
+    assert step.error.code == "client_gone"
     assert step.response_ids == ([10, 11] if stream else [])
     assert not step.trainable
     async with asyncio.timeout(20):
