@@ -49,7 +49,8 @@ class KafkaPublisher:
     """Awaits the broker's acknowledgement of each record (acks=all, idempotent).
 
     A broker that lost its last moments (a crash of the embedded one) breaks an idempotent producer
-    for good. It is replaced then, and what it had not delivered is sent again by the new one.
+    for good. It is replaced then, and what it had not delivered is sent again by the new one. Only what
+    the broker has given an offset counts as acknowledged.
     """
 
     def __init__(
@@ -114,13 +115,11 @@ class KafkaPublisher:
         pending.tries += 1
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                place = Place(
-                    topic=record.topic,
-                    partition=message.partition() or 0,
-                    offset=message.offset() or 0,
-                )
-                pending.settle(place)
+            offset = message.offset()
+            if error is None and offset is not None:
+                pending.settle(Place(topic=record.topic, partition=message.partition() or 0, offset=offset))
+            elif error is None:
+                self._not_placed(pending)
             elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 pending.settle(_refused(record, error))
             elif self._is_broken(producer) and pending.tries < _MAX_TRIES:
@@ -145,6 +144,19 @@ class KafkaPublisher:
                 self._again.append(pending)
             else:
                 raise _refused(record, exc.args[0]) from exc
+
+    def _not_placed(self, pending: _Pending) -> None:
+        """librdkafka calls the record acknowledged, and no offset came for it: send it again.
+
+        It concludes so from the acknowledgement of a later batch. That is wrong where the broker refused
+        the earlier one because it did not lead the partition yet (a topic made just now, a broker that
+        starts) and led it a moment later: a producer it does not know may begin with any batch, so it takes
+        the later one, and the earlier record is nowhere.
+        """
+        if pending.tries < _MAX_TRIES:
+            self._again.append(pending)
+        else:
+            pending.settle(Unavailable(f"{pending.record.topic}: acknowledged without a place"))
 
     def _is_broken(self, producer: Producer) -> bool:
         return producer is not self._producer or self._broken.is_set()
