@@ -78,9 +78,6 @@ def _print(rows: Sequence[Row]) -> None:
     columns = ["fault", *_COLUMNS, "s", "passed"]
     cells = [[row["fault"], *(row[name] for name in _COLUMNS), row["seconds"], row["passed"]] for row in rows]
     print_table("Faults", columns, cells, console=Console(width=None if sys.stdout.isatty() else 150))
-    for row in rows:
-        for problem in row["problems"]:
-            print(f"{row['fault']}: {problem}")
 
 
 async def _run(arguments: argparse.Namespace, directory: Path, rows: list[Row]) -> None:
@@ -98,6 +95,8 @@ async def _run(arguments: argparse.Namespace, directory: Path, rows: list[Row]) 
             row = await run_row(fault, stack, options)
             told = "passed" if row["passed"] else "FAILED"
             print(f"{row['fault']}: {told} in {row['seconds']} s", flush=True)
+            for problem in row["problems"]:
+                print(f"  {problem}", flush=True)
             rows.append(row)
 
 

@@ -86,7 +86,10 @@ def judge(
     row.kinds = _by_kind(calls)
     answered_registrations = set(registered)
     row.registered = len(answered_registrations)
-    row.registrations_lost = len(answered_registrations - log.registered)
+    missing = answered_registrations - log.registered
+    row.registrations_lost = len(missing)
+    if missing:
+        row.problems.append(f"answered registrations that are not in the log: {sorted(missing)[:_EXAMPLES]}")
     row.engine_cancelled = len({entry.mark for entry in by_id.values() if entry.end == "cancelled"})
     for what, marks in wrong.items():
         examples = ", ".join(marks[:_EXAMPLES])
