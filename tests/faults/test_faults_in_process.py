@@ -35,7 +35,7 @@ async def engine(tmp_path):
 async def test_each_fault_is_told_and_captured_as_it_ended_in_every_kind_of_call(engine, play):
     url, watch = engine
     kinds = {str(kind) for kind in KINDS if play.suits(stream=kind.stream)}
-    timeout_ms = 300 if play.ends == "timed_out" else 60_000
+    timeout_ms = 3_000 if play.ends == "timed_out" else 60_000
     async with running_gateway(url, upstream_timeout_ms=timeout_ms) as gateway:
         load = Load(
             "row", lambda: gateway.url, len(KINDS), random.Random(1), [play], engine_began=watch.began
