@@ -17,6 +17,7 @@ CounterName = Literal[
     "processor_events",  # by agent and event type
     "processor_duplicates",  # redelivered events that changed nothing
     "processor_decisions",  # by event type of the decision
+    "processor_sealed_steps",  # by relation to their parent (superseded ones under that name) and run
     "sink_rows",  # by table
     "dead_letters",  # by topic and reason
 ]

@@ -165,8 +165,14 @@ class TrajectoryProcessor:
         assert isinstance(state, OpenTrajectory)
         assert state.registration is not None
         steps = self._take_steps(trajectory_id)
-        closed, outputs = seal(state, state.registration, steps, reason=reason, at=at, rules=self._rules)
+        closed, outputs, relations = seal(
+            state, state.registration, steps, reason=reason, at=at, rules=self._rules
+        )
         counter("processor_decisions", "type").labels("trajectory_sealed").inc()
+        for relation, count in relations.items():
+            counter("processor_sealed_steps", "run", "relation").labels(
+                state.registration.run_id, relation
+            ).inc(count)
         effects.outputs += outputs
         self._open -= 1
         self._put(closed, effects)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,6 @@ from agentworld.contract.codec import record_headers
 from agentworld.contract.events import (
     DirectoryUpdated,
     Outcome,
-    SealedStep,
     StepCaptured,
     TrajectoryRegistered,
     TrajectoryRevised,
@@ -32,6 +32,7 @@ from stream_processors.trajectories.state import (
     step_digests,
     training_reward,
 )
+from stream_processors.trajectories.tree import branches_of, drift, placed_steps, trained_branch
 
 SOURCE = "stream-processors.trajectory"
 
@@ -57,8 +58,8 @@ def seal(
     reason: SealReason,
     at: Moment,
     rules: Rules,
-) -> tuple[ClosedTrajectory, list[OutRecord]]:
-    """Seal a registered trajectory.
+) -> tuple[ClosedTrajectory, list[OutRecord], Counter[str]]:
+    """Seal a registered trajectory. Gives its new state, the outputs, and the sealed steps by class.
 
     Where the event would exceed `max_sealed_bytes` it carries no steps, its outcome is `errored`
     and each step goes to the dead-letter topic.
@@ -75,6 +76,8 @@ def seal(
         sealed = msgspec.structs.replace(
             sealed,
             steps=[],
+            branches=[],
+            trained_branch=None,
             outcome="errored",
             outcome_reason=f"trajectory too large: {detail}",
             seal_reason="max_bytes",
@@ -95,7 +98,7 @@ def seal(
         closed_at_ms=at.log_ms,
         completion_id=trajectory.completion.event_id if trajectory.completion else None,
     )
-    return closed, [record, *letters, _directory_entry(registration, at)]
+    return closed, [record, *letters, _directory_entry(registration, at)], drift(sealed.steps)
 
 
 def revised(closed: ClosedTrajectory, at: Moment) -> OutRecord:
@@ -147,7 +150,7 @@ def _event(
     at: Moment,
     rules: Rules,
 ) -> TrajectorySealed:
-    by_id = {step.step_id: step for step in steps}
+    placed = placed_steps(steps)
     outcome, outcome_reason = _outcome(trajectory, reason, rules)
     return TrajectorySealed(
         event_id=derived_id("trajectory_sealed", trajectory.trajectory_id),
@@ -166,10 +169,9 @@ def _event(
         outcome_reason=outcome_reason,
         seal_reason=reason,
         registered_at_ms=registration.event_time_ms,
-        steps=[
-            SealedStep(step_index=index, step=step, relation=integrity.relation(step, by_id))
-            for index, step in enumerate(steps)
-        ],
+        steps=placed,
+        branches=branches_of(placed),
+        trained_branch=trained_branch(placed),
         rewards=published_rewards(trajectory.rewards),
         reward=training_reward(trajectory.rewards, rules.reward_name),
         integrity=integrity.report(steps),

@@ -17,6 +17,7 @@ from agentworld.contract.events import (
     PolicyPublished,
     RewardAssigned,
     StepTrained,
+    TrainedBranch,
     TrajectoryRevised,
 )
 from agentworld.contract.topics import (
@@ -106,6 +107,31 @@ async def test_redelivered_records_double_raw_rows_and_never_what_final_shows(
         assert one(tables, f"SELECT count() FROM {table} FINAL") == rows, table
         assert one(tables, f"SELECT count() FROM {table}") in (rows, 2 * rows), table
     assert one(tables, "SELECT count() FROM steps_final") == 18
+
+
+async def test_the_drift_ledger_counts_each_class_once_per_run(
+    memory_log: InMemoryLog, clickhouse: ClickHouseSettings, tables: Client
+) -> None:
+    steps = b.rollout("t-0-0", "task-0")
+    event = b.sealed(steps, prompt_id="task-0", reward=1.0)
+    classes = [("root", False), ("extends", False), ("rewritten", True)]
+    placed = [
+        msgspec.structs.replace(p, relation=relation, superseded=superseded, parent_step_id=steps[0].step_id)
+        for p, (relation, superseded) in zip(event.steps, classes, strict=True)
+    ]
+    trained = TrainedBranch(tip_step_id=steps[1].step_id, steps=2, rule="a_rule", reason="")
+    for _ in range(2):
+        put(
+            memory_log,
+            TRAJECTORIES,
+            msgspec.structs.replace(event, steps=placed, trained_branch=trained),
+        )
+    await drain(make_sink(memory_log, clickhouse))
+    ledger = tables.query("SELECT root, extends, rewritten, superseded, steps FROM drift_ledger").result_rows
+    assert ledger == [(1, 1, 0, 1, 3)]
+    stored = tables.query("SELECT trained_tip_step_id, trained_by FROM trajectories_final").result_rows
+    assert stored == [(steps[1].step_id, "a_rule")]
+    assert one(tables, "SELECT countIf(parent_step_id != '') FROM steps_final") == 3
 
 
 async def test_stored_step_is_whole_and_token_exact(

@@ -37,9 +37,11 @@ from agentworld.contract.events.training import (
     TrainingEvent,
 )
 from agentworld.contract.events.trajectories import (
+    Branch,
     IntegrityReport,
     Reward,
     SealedStep,
+    TrainedBranch,
     TrajectoriesEvent,
     TrajectoryRevised,
     TrajectorySealed,
@@ -62,6 +64,7 @@ __all__ = [
     "BatchConsumed",
     "BatchGroup",
     "BatchReady",
+    "Branch",
     "ClockTicked",
     "Continuation",
     "DirectoryUpdated",
@@ -94,6 +97,7 @@ __all__ = [
     "StepTrained",
     "TokenId",
     "TokenSource",
+    "TrainedBranch",
     "TrainingEvent",
     "TrajectoriesEvent",
     "TrajectoryCompleted",

@@ -27,12 +27,34 @@ class SealedStep(Value, frozen=True, kw_only=True):
     """A step in its place."""
 
     step_index: int
-    """0-based place in the trajectory, by request start."""
+    """0-based place in the trajectory: by request start, and after the step whose response it holds."""
     step: StepCaptured
     relation: StepRelation = "root"
-    """How the prompt relates to its base: `extends` keeps all of the base's leaf tokens."""
+    """How the prompt relates to its parent: `extends` begins with all of its prompt and response ids."""
     superseded: bool = False
     """Retried by its client: kept, not trained."""
+    parent_step_id: str | None = None
+    """The step it goes on from, rewrites or runs beside; `prompt.base_step_id` only saves bytes."""
+
+
+class Branch(Value, frozen=True, kw_only=True):
+    """One way through a conversation: from the step that opened it to one that nothing continues."""
+
+    tip_step_id: str
+    """Its last step; the others are found by `parent_step_id`."""
+    opened_as: StepRelation
+    """Relation of its first step: `root` for the rollout's own conversation."""
+    steps: int
+
+
+class TrainedBranch(Value, frozen=True, kw_only=True):
+    """The branch that trains, and why it does."""
+
+    tip_step_id: str
+    steps: int
+    rule: str
+    """Name of the rule that chose it."""
+    reason: str
 
 
 class IntegrityReport(Value, frozen=True, kw_only=True):
@@ -85,6 +107,10 @@ class TrajectorySealed(Event, frozen=True, kw_only=True, tag="trajectory_sealed"
     parent_trajectory_id: str | None = None
     replaces_trajectory_id: str | None = None
     metadata: Json = {}
+    branches: list[Branch] = []
+    """Every branch but those of superseded steps, by the place of its last step."""
+    trained_branch: TrainedBranch | None = None
+    """None where the main conversation has no answered step."""
 
 
 class TrajectoryRevised(Event, frozen=True, kw_only=True, tag="trajectory_revised"):

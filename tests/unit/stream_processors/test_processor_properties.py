@@ -24,6 +24,7 @@ from stream_processors.pipeline import Pipeline, tick
 from stream_processors.processors import PROCESSORS
 from stream_processors.rules import Rules
 from tests.unit.stream_processors.rollouts import T0_MS, Rollout, read
+from tests.unit.stream_processors.test_trajectory_tree import busy_agent
 
 Write = tuple[StateKey, bytes | None]
 
@@ -78,6 +79,8 @@ def decided(log: InMemoryLog) -> dict[str, set[tuple[str, float | None, int]]]:
 
 
 EXPECTED = run(EVENTS)
+TREE = Rollout("t", "p", rollouts=1)
+TREE_EVENTS: list[Event] = [TREE.registered(), *busy_agent().steps, TREE.completed()]
 
 
 @relaxed
@@ -90,6 +93,18 @@ def test_any_order_with_duplicates_seals_and_decides_the_same(events: list[Event
     assert isinstance(batch, BatchReady)
     assert {group.prompt_id for group in batch.groups} == {"p", "q"}
     assert log.records(TRAJECTORY_EVENTS.dlq_name) == []
+
+
+@relaxed
+@given(
+    st.lists(st.sampled_from(TREE_EVENTS), max_size=6).flatmap(
+        lambda again: st.permutations([*TREE_EVENTS, *again])
+    )
+)
+def test_any_order_with_duplicates_seals_a_tree_to_the_same_bytes(events: list[Event]) -> None:
+    expected = sealed(run(TREE_EVENTS))
+    assert b'"relation":"sub_agent"' in expected["t"]
+    assert sealed(run(events)) == expected
 
 
 @relaxed

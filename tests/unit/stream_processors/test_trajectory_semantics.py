@@ -9,6 +9,7 @@ from agentworld.contract.events import DirectoryUpdated, Event, TrajectoryRevise
 from agentworld.contract.topics import TRAJECTORIES, TRAJECTORY_DIRECTORY, TRAJECTORY_EVENTS
 from agentworld.platform.log import OutRecord, Record
 from agentworld.platform.memory import InMemoryLog
+from agentworld.platform.metrics import counter
 from stream_processors.pipeline import Pipeline
 from stream_processors.rules import Rules
 from tests.unit.stream_processors.rollouts import T0_MS, Rollout, read
@@ -290,3 +291,15 @@ def test_unreadable_records_are_dead_lettered_and_the_rest_goes_on(bench: Bench)
 def rules(**changes: int) -> Rules:
     values = {"grace_ms": RULES.grace_ms, "idle_timeout_ms": RULES.idle_timeout_ms} | changes
     return Rules(**values)  # type: ignore[arg-type]
+
+
+def test_sealed_steps_are_counted_by_class_and_run(bench: Bench) -> None:
+    counted = counter("processor_sealed_steps", "run", "relation")
+    r = Rollout("t", "p", run_id="counted")
+    bench.feed(*r.whole(3))
+    bench.wait(3_000)
+    [sealed] = bench.sealed()
+    assert sealed.trained_branch is not None
+    assert sealed.trained_branch.tip_step_id == sealed.steps[-1].step.step_id
+    assert counted.labels("counted", "root")._value.get() == 1
+    assert counted.labels("counted", "extends")._value.get() == 2
