@@ -40,6 +40,8 @@ def decode(spec: TopicSpec, value: bytes | None) -> Any:
         raise MalformedEvent(f"{spec.name}: {exc}") from exc
     except UnicodeDecodeError as exc:
         raise MalformedEvent(f"{spec.name}: not UTF-8: {exc}") from exc
+    except RecursionError as exc:
+        raise MalformedEvent(f"{spec.name}: nested too deeply") from exc
 
 
 def record_key(spec: TopicSpec, event: Event) -> bytes:

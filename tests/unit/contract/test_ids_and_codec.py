@@ -87,3 +87,9 @@ def test_headers_repeat_the_hot_fields():
     headers = dict(record_headers(all_examples()["groups"][0]))
     assert headers["type"] == b"group_ready"
     assert set(headers) == {"type", "schema_version", "event_id", "group_id"}
+
+
+@pytest.mark.parametrize("value", [b"[" * 100_000, b'{"type":"step_captured","x":' + b"[" * 100_000])
+def test_what_is_nested_too_deeply_is_malformed(value: bytes) -> None:
+    with pytest.raises(MalformedEvent):
+        decode(TRAJECTORY_EVENTS, value)
