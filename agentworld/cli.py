@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from agentworld.commands import batches, demo, stack
+from agentworld.commands import batches, demo, dlq, stack
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -32,6 +32,7 @@ def use_servers(
 
 
 app.add_typer(batches.app, name="batches", callback=use_servers)
+app.add_typer(dlq.app, name="dlq", callback=use_servers)
 
 
 def main() -> None:

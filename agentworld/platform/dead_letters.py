@@ -8,6 +8,13 @@ from agentworld.platform.metrics import counter
 
 _MAX_DETAIL_CHARS = 1000
 
+REPLAYED = "dlq-replayed"
+"""Header of a marker on a dead-letter topic: the place of the letter that was replayed."""
+REPLAYED_TO = "dlq-replayed-to"
+"""Header of a marker: where the repeated record stands."""
+REPLAYED_FROM = "dlq-replayed-from"
+"""Header of a repeated record: the place of the letter that it repeats."""
+
 
 def dead_letter(record: Record, *, reason: str, detail: str, consumer: str) -> OutRecord:
     """The record for the dead-letter topic: same key and value, error and origin in headers.
