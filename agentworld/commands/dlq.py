@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -37,7 +37,7 @@ from agentworld.platform.dead_letter_reader import (
     parse_place,
     read_letters,
 )
-from agentworld.platform.dead_letter_replay import Outcome, replay
+from agentworld.platform.dead_letter_replay import Outcome, State, replay
 from agentworld.platform.publisher import KafkaPublisher
 from agentworld.platform.reports import print_table
 from agentworld.platform.settings import KafkaSettings
@@ -178,7 +178,7 @@ def replay_letters(
     )
     counts = Counter(outcome.state for outcome in outcomes)
     untried = len(letters) - len(outcomes)
-    told = [f"{count} {state.replace('_', ' ')}" for state, count in counts.items()]
+    told = [f"{counts[state]} {state.replace('_', ' ')}" for state in get_args(State) if counts[state]]
     typer.echo(", ".join([*told, *([f"{untried} not tried: the broker is away"] if untried else [])]))
     if counts["already_replayed"]:
         typer.echo("Already replayed letters are left alone; --again replays them once more.")
