@@ -145,7 +145,7 @@ def show(
 @_plain_errors
 def replay_letters(
     places: Annotated[
-        list[str] | None, typer.Argument(metavar="[PLACE]...", help="As `dlq list` prints them.")
+        list[str] | None, typer.Argument(metavar="PLACE", help="As `dlq list` prints them.")
     ] = None,
     topic: Topic = None,
     reason: Reason = None,
