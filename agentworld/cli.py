@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from agentworld.commands import batches, demo, dlq, stack
+from agentworld.platform.nesting import follow_deep_nesting
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -37,4 +38,5 @@ app.add_typer(dlq.app, name="dlq", callback=use_servers)
 
 def main() -> None:
     """Entry point."""
+    follow_deep_nesting()
     app()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 from fastapi import FastAPI
@@ -18,7 +17,7 @@ from gateway.counting import Counting
 from gateway.dialects import Dialect, dialects
 from gateway.dialects.messages import COUNT_TOKENS_PATH
 from gateway.directory import Directory
-from gateway.failures import Failure
+from gateway.failures import Failure, internal_failure
 from gateway.heads import head_bytes, is_upgrade, refuse_upgrade, too_large_head
 from gateway.leaves import LeafCache
 from gateway.online import Conversations, Online
@@ -31,8 +30,6 @@ from gateway.settings import GatewaySettings
 from gateway.submitted import Submissions
 from gateway.trajectories import Trajectories
 from gateway.upstream import Upstream
-
-logger = logging.getLogger(__name__)
 
 
 def _healthy() -> tuple[bool, dict[str, object]]:
@@ -216,10 +213,9 @@ class Gateway:
                 await self._counting.serve(ids, scope, receive, watched)
             else:
                 await self._proxy.serve(dialect, ids, scope, receive, watched)
-        except Exception:
-            logger.exception("a call failed within the gateway")
+        except Exception as exc:
+            failure = internal_failure(exc)
             if not began:
-                failure = Failure(500, "internal_error", "the gateway failed; its log says why")
                 await send_failure(send, failure, dialect.error(failure))
 
     async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:

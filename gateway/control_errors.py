@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from agentworld.contract.errors import AgentWorldError
 from gateway.dialects.messages import anthropic_error
-from gateway.failures import Failure, error_body
+from gateway.failures import Failure, error_body, internal_failure
 from gateway.rewarding import RewardFailed
 from gateway.upstream import UpstreamFailed
 
@@ -43,7 +43,7 @@ def tell_errors(app: FastAPI) -> None:
         return response
 
     async def unforeseen(request: Request, exc: Exception) -> Response:
-        return _tell(request, Failure.of(AgentWorldError(str(exc))))
+        return _tell(request, internal_failure(exc))
 
     app.add_exception_handler(RewardFailed, reward_failed)
     app.add_exception_handler(AgentWorldError, known)

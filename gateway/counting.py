@@ -9,7 +9,7 @@ from agentworld.contract.ids import check_name
 from gateway.asgi import ClientGone, Receive, Scope, Send, read_body, send_failure, send_reply
 from gateway.callers import authorization
 from gateway.canonical import ChatCall
-from gateway.dialects import Dialect
+from gateway.dialects import Dialect, parsed
 from gateway.dialects.messages import count_reply, counted, estimate, tokenize_body
 from gateway.engine import MalformedReply
 from gateway.failures import Failure
@@ -36,7 +36,8 @@ class Counting:
             if ids is not None:
                 check_name(ids[0], "trajectory id")
                 check_name(ids[1], "prompt id")
-            call = self._messages.parse(await read_body(scope, receive, max_bytes=self._max_body_bytes))
+            body = await read_body(scope, receive, max_bytes=self._max_body_bytes)
+            call = parsed(self._messages, body)
             if ids is not None:
                 self._restoring.put_back(call, ids[0])
             await send_reply(send, 200, await self._count(call, authorization(scope)))

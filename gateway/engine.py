@@ -80,7 +80,7 @@ class EngineObject:
         try:
             fields = _fields.decode(data)
             return cls(fields, _choices.decode(fields["choices"]) if "choices" in fields else [])
-        except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             raise MalformedReply(f"not a chat completion: {exc}") from exc
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,11 +17,9 @@ from gateway.capture import Ending
 from gateway.client_reply import ClientReply, Pace
 from gateway.dialects import ClientStream, Dialect
 from gateway.engine import Answer, EngineObject, MalformedReply
-from gateway.failures import Failure
+from gateway.failures import Failure, internal_failure
 from gateway.sse import SseParser
 from gateway.upstream import Upstream, UpstreamFailed, UpstreamReply
-
-logger = logging.getLogger(__name__)
 
 _CLIENT_CLOSED = 499
 _DONE = b"[DONE]"
@@ -83,9 +80,8 @@ class Exchange:
             self._failed("malformed", Failure(502, "upstream_malformed", message))
         except asyncio.CancelledError:
             self._failed("cancelled", self._why_cancelled())
-        except Exception:
-            logger.exception("a call failed within the gateway")
-            self._failed("failed", Failure(500, "internal_error", "the gateway failed; its log says why"))
+        except Exception as exc:
+            self._failed("failed", internal_failure(exc))
 
     def _why_cancelled(self) -> Failure:
         if self._stopping:

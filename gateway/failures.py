@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ import msgspec
 
 from agentworld.contract.errors import AgentWorldError, InvalidInput, Unavailable
 from gateway.decompression import ACCEPTED
+
+logger = logging.getLogger(__name__)
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
@@ -43,6 +46,22 @@ class Failure:
         if self.code == "unsupported_encoding":
             headers.append((b"accept-encoding", ACCEPTED.encode()))
         return headers
+
+
+def nested_too_deeply() -> InvalidInput:
+    """The refusal of a body that no JSON reader follows to its end."""
+    return InvalidInput(
+        "the request body is nested too deeply: send arrays and objects some hundred levels deep at most",
+        code="nested_too_deeply",
+    )
+
+
+def internal_failure(error: Exception) -> Failure:
+    """What to tell of an error nobody foresaw; it is logged here."""
+    if isinstance(error, RecursionError):
+        return Failure.of(nested_too_deeply())
+    logger.error("a call failed within the gateway", exc_info=error)
+    return Failure.of(AgentWorldError(str(error)))
 
 
 def error_object(failure: Failure) -> dict[str, dict[str, str | None]]:

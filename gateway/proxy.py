@@ -24,7 +24,7 @@ from gateway.canonical import ChatCall
 from gateway.capture import Arrival, captured_steps
 from gateway.client_reply import Pace
 from gateway.continuing import Continuing
-from gateway.dialects import Dialect
+from gateway.dialects import Dialect, parsed
 from gateway.directory import Directory, Entry, open_entry
 from gateway.exchange import Exchange
 from gateway.failures import Failure
@@ -137,7 +137,7 @@ class Proxy:
             check_name(ids[0], "trajectory id")
             check_name(ids[1], "prompt id")
         body = await read_body(scope, receive, max_bytes=self._bounds.max_body_bytes)
-        call = dialect.parse(body)
+        call = parsed(dialect, body)
         client_ids = call.client_ids | header_ids(scope)
         if ids is None and dialect.protocol == "generate":
             ids = self._place_in_body(call, scope)

@@ -12,6 +12,7 @@ from agentworld.contract.errors import AgentWorldError, Retryable
 from agentworld.platform.clickhouse import connect
 from agentworld.platform.kafka import ensure_topics
 from agentworld.platform.logs import configure_logging
+from agentworld.platform.nesting import follow_deep_nesting
 from agentworld.platform.publisher import KafkaPublisher
 from agentworld.platform.reader import KafkaReader
 from agentworld.platform.settings import ClickHouseSettings, KafkaSettings
@@ -93,6 +94,7 @@ async def _until_done(
 def main() -> int:
     """Exit code 0 after a stop that was asked for, 1 with one line where it cannot run."""
     configure_logging("sink")
+    follow_deep_nesting()
     try:
         asyncio.run(serve(SinkSettings(), KafkaSettings(), ClickHouseSettings()))
     except (AgentWorldError, OSError) as exc:

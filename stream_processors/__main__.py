@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from agentworld.contract.errors import AgentWorldError
 from agentworld.platform.logs import configure_logging
+from agentworld.platform.nesting import follow_deep_nesting
 from agentworld.platform.publisher import KafkaPublisher
 from agentworld.platform.settings import KafkaSettings
 from stream_processors.health import serve_health
@@ -80,6 +81,7 @@ async def run(settings: ProcessorSettings, kafka: KafkaSettings) -> int:
 def main() -> None:
     """Read the settings and run."""
     configure_logging(APP_NAME)
+    follow_deep_nesting()
     for noisy in ("faust", "mode", "aiokafka"):
         logging.getLogger(noisy).setLevel(os.environ.get("AGENTWORLD_FAUST_LOG_LEVEL", "ERROR"))
     code = 1

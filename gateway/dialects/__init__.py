@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from gateway.dialects.base import ClientStream, Dialect
+from gateway.dialects.base import ClientStream, Dialect, parsed
 from gateway.dialects.chat_completions import ChatCompletions
 from gateway.dialects.completions import Completions
 from gateway.dialects.generate import Generate
@@ -38,4 +38,5 @@ __all__ = [
     "Messages",
     "Responses",
     "dialects",
+    "parsed",
 ]

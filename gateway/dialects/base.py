@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from gateway.canonical import ChatCall
 from gateway.engine import EngineObject
-from gateway.failures import Failure
+from gateway.failures import Failure, nested_too_deeply
 
 
 class ClientStream(Protocol):
@@ -57,3 +57,11 @@ class Dialect(Protocol):
     def error(self, failure: Failure) -> bytes:
         """The body of an error reply."""
         ...
+
+
+def parsed(dialect: Dialect, body: bytes) -> ChatCall:
+    """The client's request in canonical form. Raises `InvalidInput` that names the field."""
+    try:
+        return dialect.parse(body)
+    except RecursionError:
+        raise nested_too_deeply() from None

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agentworld.contract.errors import InvalidInput
 from gateway.canonical import ChatCall
 from gateway.dialects import DIALECTS
+from gateway.dialects import parsed as checked
 from gateway.engines import adapter_of
 from gateway.engines.completions import CompletionsAdapter
 from gateway.online import named
@@ -80,3 +81,26 @@ def test_any_object_is_a_call_or_a_clear_error(path: str, changes: dict[str, Any
 @given(body=st.binary(max_size=100))
 def test_any_bytes_are_a_call_or_a_clear_error(path: str, body: bytes) -> None:
     parsed(path, body)
+
+
+DEEP = "[" * 60_000 + "]" * 60_000
+AROUND = (
+    "%s",
+    '{"type": %s}',
+    '[{"type": "text", "role": "user", "text": "x", "content": %s}]',
+    '[{"type": "function", "function": {"name": "x", "parameters": %s}}]',
+    '[{"type": "tool_use", "id": "a", "name": "b", "input": %s}]',
+)
+
+
+@pytest.mark.parametrize("path", GOOD)
+def test_a_body_nested_without_end_is_refused_wherever_it_is(path: str) -> None:
+    for name in NAMES:
+        for around in AROUND:
+            fields = [
+                f"{json.dumps(key)}: {json.dumps(value)}" for key, value in GOOD[path].items() if key != name
+            ]
+            fields.append(f"{json.dumps(name)}: {around % DEEP}")
+            with pytest.raises(InvalidInput) as refused:
+                checked(DIALECTS[path], ("{" + ", ".join(fields) + "}").encode())
+            assert refused.value.status == 400

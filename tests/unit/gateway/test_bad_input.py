@@ -64,6 +64,29 @@ async def test_a_body_that_is_no_chat_request_is_400(
     assert not gateway.steps
 
 
+ROUTES = (
+    *("/t1/p1/v1/chat/completions", "/t1/p1/v1/responses", "/t1/p1/v1/messages", "/t1/p1/v1/completions"),
+    *("/t1/p1/v1/messages/count_tokens", "/t1/p1/v1/register_trajectory", "/t1/p1/v1/complete_trajectory"),
+    *("/init_trajectory", "/submit_steps", "/generate"),
+)
+
+
+@pytest.mark.parametrize("levels", [700, 900, 960, 980, 995, 1_005, 4_900])
+async def test_however_deeply_a_body_is_nested_it_is_taken_whole_or_refused(
+    gateway: RunningGateway, levels: int
+) -> None:
+    nested = b"[" * levels + b"]" * levels
+    for path in ROUTES:
+        whole = (
+            b'{"messages": [{"role": "user", "content": "hi"}], "input": "hi", "prompt": "hi", "model": "m", '
+        )
+        body = whole + b'"max_tokens": 5, "metadata": {"deep": ' + nested + b"}}"
+        async with gateway.http.post(gateway.url + path, data=body) as answer:
+            told = await answer.text()
+            assert answer.status < 500 or "nested" in told, (path, answer.status, told)
+    assert [step.status for step in gateway.steps if step.status != "ok"] == []
+
+
 async def test_an_unknown_trajectory_is_404_and_says_to_register(gateway: RunningGateway) -> None:
     message = assert_error(await gateway.chat(at="/other/p1"), 404, "unknown_trajectory")
     assert "register_trajectory" in message
