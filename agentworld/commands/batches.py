@@ -7,17 +7,17 @@ import dataclasses
 import datetime
 import json
 import logging
-import sys
 import uuid
-from collections.abc import Callable, Iterator
-from functools import partial, wraps
+from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.console import Console
 
-from agentworld.contract.errors import AgentWorldError, Unavailable
+from agentworld.commands.plain_errors import plain_errors
+from agentworld.contract.errors import Unavailable
 from agentworld.contract.events import BatchReady
 from agentworld.contract.topics import READY_BATCHES, TRAJECTORIES
 from agentworld.platform.batch_archive import BatchArchive
@@ -38,25 +38,8 @@ Run = Annotated[str | None, typer.Option("--run", help="Only this run.")]
 Channel = Annotated[str | None, typer.Option("--channel", help="Only this channel (train, val, …).")]
 
 
-def _plain_errors(command: Callable[..., None]) -> Callable[..., None]:
-    @wraps(command)
-    def wrapped(*args: Any, **options: Any) -> None:
-        try:
-            command(*args, **options)
-        except AgentWorldError as exc:
-            typer.echo(f"error: {exc}", err=True)
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(0) from None
-        except BrokenPipeError:
-            sys.stderr.close()
-            raise typer.Exit(0) from None
-
-    return wrapped
-
-
 @app.command("tail")
-@_plain_errors
+@plain_errors()
 def tail(
     run: Run = None,
     channel: Channel = None,
@@ -95,7 +78,7 @@ def _follow(kafka: KafkaSettings, run: str | None, channel: str | None) -> None:
 
 
 @app.command("show")
-@_plain_errors
+@plain_errors()
 def show(
     batch_id: Annotated[str, typer.Argument(metavar="ID", help="A batch id, from `batches tail`.")],
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON object.")] = False,

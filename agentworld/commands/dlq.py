@@ -10,11 +10,9 @@ import asyncio
 import datetime
 import json
 import re
-import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Annotated, Any, get_args
+from collections.abc import Sequence
+from typing import Annotated, get_args
 
 import typer
 
@@ -27,7 +25,8 @@ from agentworld.commands.dlq_view import (
     row,
     wide_console,
 )
-from agentworld.contract.errors import AgentWorldError, InvalidInput
+from agentworld.commands.plain_errors import plain_errors
+from agentworld.contract.errors import InvalidInput
 from agentworld.platform.dead_letter_reader import (
     LETTERED_TOPICS,
     DeadLetter,
@@ -55,28 +54,8 @@ Since = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="For machines: one JSON object.")]
 
 
-def _plain_errors(command: Callable[..., None]) -> Callable[..., None]:
-    @wraps(command)
-    def wrapped(*args: Any, **options: Any) -> None:
-        try:
-            command(*args, **options)
-        except AgentWorldError as exc:
-            typer.echo(f"error: {exc}", err=True)
-            raise typer.Exit(2 if isinstance(exc, InvalidInput) else 1) from None
-        except RecursionError:
-            typer.echo("error: the event is nested too deeply to be printed", err=True)
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(1) from None
-        except BrokenPipeError:
-            sys.stderr.close()
-            raise typer.Exit(0) from None
-
-    return wrapped
-
-
 @app.command("list")
-@_plain_errors
+@plain_errors(invalid_input=2, interrupted=1)
 def list_letters(
     topic: Topic = None,
     reason: Reason = None,
@@ -112,7 +91,7 @@ def list_letters(
 
 
 @app.command("show")
-@_plain_errors
+@plain_errors(invalid_input=2, interrupted=1)
 def show(
     place: Annotated[str, typer.Argument(metavar="PLACE", help="As `dlq list` prints it.")],
     as_json: AsJson = False,
@@ -142,7 +121,7 @@ def show(
 
 
 @app.command("replay")
-@_plain_errors
+@plain_errors(invalid_input=2, interrupted=1)
 def replay_letters(
     places: Annotated[
         list[str] | None, typer.Argument(metavar="PLACE", help="As `dlq list` prints them.")
