@@ -14,6 +14,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.serving import serving
+
 END, BEGIN = 1000, 1001
 _PAIRS = 2000
 
@@ -156,11 +158,5 @@ async def drifting(*says: str, **options: Any) -> AsyncIterator[DriftingEngine]:
     app.router.add_post("/v1/tokenize" if engine.kind == "sglang" else "/tokenize", engine.tokenize)
     app.router.add_post("/v1/detokenize" if engine.kind == "sglang" else "/detokenize", engine.detokenize)
     app.router.add_get("/v1/models", engine.models)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    engine.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
+    async with serving(app) as engine.url:
         yield engine
-    finally:
-        await runner.cleanup()

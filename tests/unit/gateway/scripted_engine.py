@@ -11,6 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.serving import serving
+
 Script = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
 
 PROMPT_IDS = [1, 2, 3]
@@ -151,12 +153,5 @@ async def running_engine() -> AsyncIterator[ScriptedEngine]:
     app.router.add_post("/v1/chat/completions", engine.chat)
     app.router.add_post("/v1/completions", engine.complete)
     app.router.add_get("/v1/models", engine.list_models)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    engine.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
+    async with serving(app, handler_cancellation=True) as engine.url:
         yield engine
-    finally:
-        await runner.cleanup()

@@ -11,6 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.serving import serving
+
 _END = 256
 """The token after each message."""
 
@@ -139,12 +141,5 @@ async def sampling(*turns: Turn, pause_s: float = 0.0) -> AsyncIterator[TokenEng
     app = web.Application(client_max_size=64 * 1024**2)
     app.router.add_post("/v1/chat/completions", engine.chat)
     app.router.add_get("/v1/models", engine.models)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    engine.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
+    async with serving(app) as engine.url:
         yield engine
-    finally:
-        await runner.cleanup()

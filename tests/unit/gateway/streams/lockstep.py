@@ -11,6 +11,7 @@ import aiohttp
 from aiohttp import web
 
 from gateway.engines import EngineKind
+from tests.support.serving import serving
 from tests.unit.gateway.streams.client_streams import STREAMED, ClientReader, Kind
 from tests.unit.gateway.streams.engine_streams import DONE, Turn, chunks_of, event
 
@@ -90,14 +91,8 @@ async def in_lockstep(kind: EngineKind) -> AsyncIterator[LockstepEngine]:
     app.router.add_post("/v1/chat/completions", engine.answer)
     app.router.add_post("/v1/completions", engine.answer)
     app.router.add_get("/v1/models", engine.models)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    engine.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
+    async with serving(app, handler_cancellation=True) as engine.url:
         yield engine
-    finally:
-        await runner.cleanup()
 
 
 async def check_lockstep(

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.serving import serving
 from tests.unit.gateway.streams.engine_streams import DONE, PROMPT_IDS, Turn, chunks_of, event
 
 _SAYS = Turn(text=("One", " and", " two", " → ", "three."))
@@ -87,10 +88,5 @@ async def standing_in(turn: Turn | None = None, *, refuse: Refuse | None = None)
     app.router.add_post("/v1/completions", engine.complete)
     app.router.add_post("/tokenize", _tokenize)
     app.router.add_get("/v1/models", _models)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    finally:
-        await runner.cleanup()
+    async with serving(app) as url:
+        yield url

@@ -17,6 +17,7 @@ from gateway.dialects import ChatCompletions
 from gateway.engine import Answer, EngineObject
 from gateway.upstream import Upstream
 from gateway.upstream_settings import UpstreamSettings
+from tests.support.serving import serving
 from tests.unit.gateway.scripted_engine import reply_body
 
 Answering = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
@@ -95,15 +96,8 @@ async def _engine(name: str) -> AsyncIterator[PoolEngine]:
     app.router.add_get("/v1/models", engine.list_models)
     app.router.add_get("/health", engine.health)
     app.router.add_route("*", "/{control:.*}", engine.control)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    engine.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
+    async with serving(app, handler_cancellation=True) as engine.url:
         yield engine
-    finally:
-        await runner.cleanup()
 
 
 QUIET: dict[str, Any] = {"health_interval_ms": 0, "update_retry_ms": 10}

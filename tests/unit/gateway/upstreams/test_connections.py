@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from tests.support.serving import serving
 from tests.unit.gateway.harness import HI, running_gateway
 from tests.unit.gateway.scripted_engine import reply_body, sse_bytes, stream_chunks
 
@@ -39,14 +40,8 @@ async def counting() -> AsyncIterator[CountingEngine]:
     engine = CountingEngine()
     app = web.Application()
     app.router.add_post("/v1/chat/completions", engine.chat)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    engine.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
+    async with serving(app, handler_cancellation=True) as engine.url:
         yield engine
-    finally:
-        await runner.cleanup()
 
 
 @pytest.mark.parametrize("stream", [False, True])
