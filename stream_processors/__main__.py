@@ -17,7 +17,7 @@ from agentworld.platform.nesting import follow_deep_nesting
 from agentworld.platform.publisher import KafkaPublisher
 from agentworld.platform.settings import KafkaSettings
 from stream_processors.health import serve_health
-from stream_processors.settings import ProcessorSettings
+from stream_processors.settings import ProcessorSettings, rules_of
 from stream_processors.stall import watch_stall
 from stream_processors.topics import APP_NAME, prepare_topics
 from stream_processors.worker import Worker
@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 async def run(settings: ProcessorSettings, kafka: KafkaSettings) -> int:
     """Work until told to stop (0) or until something must not go on (1)."""
+    rules = rules_of(settings, kafka)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -61,7 +62,7 @@ async def run(settings: ProcessorSettings, kafka: KafkaSettings) -> int:
             client_id=f"{APP_NAME}-{settings.instance}",
             delivery_timeout_ms=settings.delivery_timeout_ms,
         )
-        worker = Worker(settings, kafka, partitions=preparing.result(), submitter=publisher)
+        worker = Worker(settings, kafka, partitions=preparing.result(), rules=rules, submitter=publisher)
         starting = asyncio.create_task(worker.start())
         watching = asyncio.create_task(watch_stall(worker, kafka, settings.stall_timeout_ms))
         ends: set[asyncio.Future[Any]] = {worker.failed, stop_wanted}

@@ -11,13 +11,13 @@ from agentworld.platform.log import OutRecord
 from agentworld.platform.memory import InMemoryLog
 from stream_processors.effects import Effects, StateKey, handle, merge_writes
 from stream_processors.processors import PROCESSORS
-from stream_processors.rules import Rules
+from stream_processors.rules import RuleSource
 
 
 class _Line:
     """One processor on all partitions, with the state that its changelog would hold."""
 
-    def __init__(self, name: str, log: InMemoryLog, rules: Rules) -> None:
+    def __init__(self, name: str, log: InMemoryLog, rules: RuleSource) -> None:
         self._name = name
         self._log = log
         self._rules = rules
@@ -57,7 +57,7 @@ class _Line:
 class Pipeline:
     """Feeds the records of `log` through all processors and appends what they write."""
 
-    def __init__(self, log: InMemoryLog, rules: Rules) -> None:
+    def __init__(self, log: InMemoryLog, rules: RuleSource) -> None:
         self._log = log
         self._lines = {name: _Line(name, log, rules) for name in PROCESSORS}
 

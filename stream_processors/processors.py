@@ -7,10 +7,10 @@ from collections.abc import Callable
 from stream_processors.batches.processor import BatchProcessor
 from stream_processors.effects import PartitionProcessor
 from stream_processors.groups.processor import GroupProcessor
-from stream_processors.rules import Rules
+from stream_processors.rules import RuleSource
 from stream_processors.trajectories.processor import TrajectoryProcessor
 
-CreateProcessor = Callable[[int, Rules], PartitionProcessor]
+CreateProcessor = Callable[[int, RuleSource], PartitionProcessor]
 
 PROCESSORS: dict[str, CreateProcessor] = {
     "trajectory": TrajectoryProcessor,

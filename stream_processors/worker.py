@@ -12,13 +12,12 @@ from typing import Any
 import faust
 
 from agentworld.contract.errors import Unavailable
-from agentworld.contract.topics import TRAJECTORIES
 from agentworld.platform.kafka import group_name, topic_name
 from agentworld.platform.settings import KafkaSettings
 from stream_processors.outbox import Outbox, Submitter
 from stream_processors.processors import PROCESSORS
 from stream_processors.recovery import PromptTables
-from stream_processors.rules import Rules
+from stream_processors.rules import RuleSource
 from stream_processors.settings import ProcessorSettings
 from stream_processors.stage import Stage, to_record
 from stream_processors.state_table import StateTable
@@ -53,12 +52,13 @@ class Worker:
         kafka: KafkaSettings,
         *,
         partitions: int,
+        rules: RuleSource,
         submitter: Submitter,
     ) -> None:
         self._settings = settings
         self._kafka = kafka
         self._submitter = submitter
-        self._rules = rules_of(settings, kafka)
+        self._rules = rules
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -220,19 +220,3 @@ class Worker:
             await work
         except Exception as exc:
             self.fail(exc)
-
-
-def rules_of(settings: ProcessorSettings, kafka: KafkaSettings) -> Rules:
-    """The rules that settings ask for."""
-    topic_limit_bytes = int(kafka.topic_config.get("max.message.bytes", TRAJECTORIES.max_message_bytes))
-    return Rules(
-        grace_ms=settings.grace_ms,
-        idle_timeout_ms=settings.idle_timeout_ms,
-        max_steps=settings.max_steps,
-        group_deadline_ms=settings.group_deadline_ms,
-        batch_groups=settings.batch_groups,
-        batch_linger_ms=settings.batch_linger_ms,
-        reward_name=settings.reward_name,
-        closed_ttl_ms=settings.closed_ttl_ms,
-        max_sealed_bytes=max(64 * 1024, topic_limit_bytes - 64 * 1024),
-    )

@@ -127,4 +127,4 @@ def due_ms(entry: GroupEntry, rules: Rules) -> int | None:
     """Log time at which a waiting group is released short, or another entry forgotten; None: never."""
     if entry.status != "pending":
         return entry.since_ms + rules.closed_ttl_ms
-    return entry.since_ms + rules.batch_linger_ms if rules.batch_linger_ms else None
+    return entry.since_ms + rules.batch.linger_ms if rules.batch.linger_ms else None

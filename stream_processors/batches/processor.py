@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from agentworld.contract.codec import decode
-from agentworld.contract.events import ClockTicked, GroupDecision
+from agentworld.contract.events import GroupDecision
 from agentworld.contract.topics import GROUPS, READY_BATCHES
 from agentworld.platform.log import OutRecord, Record
 from agentworld.platform.metrics import counter
@@ -21,7 +21,7 @@ from stream_processors.batches.state import (
 from stream_processors.clock import Clock, decode_clock, encode_clock
 from stream_processors.deadlines import Deadlines
 from stream_processors.effects import CLOCK_KEY, Effects, StateKey
-from stream_processors.rules import Rules
+from stream_processors.rules import Rules, RuleSource
 
 _ChannelName = tuple[str, str]
 
@@ -32,7 +32,7 @@ class BatchProcessor:
     source = GROUPS
     consumer = SOURCE
 
-    def __init__(self, partition: int, rules: Rules) -> None:
+    def __init__(self, partition: int, rules: RuleSource) -> None:
         self._partition = partition
         self._rules = rules
         self._clock = Clock()
@@ -44,7 +44,9 @@ class BatchProcessor:
     @property
     def open_count(self) -> int:
         """Groups that wait with a linger to be met."""
-        return sum(map(len, self._pending.values())) if self._rules.batch_linger_ms else 0
+        return sum(
+            len(waiting) for name, waiting in self._pending.items() if self._rules.of(*name).batch.linger_ms
+        )
 
     def load(self, entries: Mapping[StateKey, bytes]) -> Effects:
         """Take over stored state; finishes a batch whose groups were not all noted as batched."""
@@ -71,7 +73,7 @@ class BatchProcessor:
         clock = self._clock.advance(event.event_time_ms)
         time_passed = clock is not self._clock
         self._clock = clock
-        if not isinstance(event, ClockTicked):
+        if isinstance(event, GroupDecision):
             self._apply(event, effects)
         if time_passed:
             self._meet_deadlines(event.event_time_ms, effects)
@@ -90,28 +92,28 @@ class BatchProcessor:
             return
         self._put_channel(channel, effects)
         self._put(entry, effects)
-        if len(self._pending[name]) >= self._rules.batch_groups:
+        if len(self._pending[name]) >= self._rules.of(*name).batch.groups:
             self._release(name, "full", event.event_time_ms, effects)
 
     def _meet_deadlines(self, event_time_ms: int, effects: Effects) -> None:
         now_ms = self._clock.active_ms
         for group_id in self._deadlines.pop_due(now_ms):
             entry = self._entries[group_id]
-            due = due_ms(entry, self._rules)
+            due = due_ms(entry, self._rules_of(entry))
             if due is None or due > now_ms:
                 continue
             if entry.status == "pending":
                 self._release((entry.run_id, entry.channel), "linger", event_time_ms, effects)
             elif group_id in self._channels[entry.run_id, entry.channel].last_batch:
                 # The last batch's groups stay known: `load` looks for them.
-                self._deadlines.set(group_id, now_ms + self._rules.closed_ttl_ms)
+                self._deadlines.set(group_id, now_ms + self._rules_of(entry).closed_ttl_ms)
             else:
                 del self._entries[group_id]
                 effects.writes["group", group_id] = None
 
     def _release(self, name: _ChannelName, reason: str, event_time_ms: int, effects: Effects) -> None:
         waiting = sorted(self._pending[name].values(), key=lambda entry: entry.arrival)
-        taken = waiting[: self._rules.batch_groups]
+        taken = waiting[: self._rules.of(*name).batch.groups]
         channel, entries, event = batch(
             self._channels[name],
             taken,
@@ -135,6 +137,9 @@ class BatchProcessor:
         self._keep(entry)
         effects.writes["group", entry.group_id] = encode_state(entry)
 
+    def _rules_of(self, entry: GroupEntry) -> Rules:
+        return self._rules.of(entry.run_id, entry.channel)
+
     def _keep(self, entry: GroupEntry) -> None:
         self._entries[entry.group_id] = entry
         waiting = self._pending[entry.run_id, entry.channel]
@@ -142,7 +147,7 @@ class BatchProcessor:
             waiting[entry.group_id] = entry
         else:
             waiting.pop(entry.group_id, None)
-        due = due_ms(entry, self._rules)
+        due = due_ms(entry, self._rules_of(entry))
         if due is None:
             self._deadlines.clear(entry.group_id)
         else:

@@ -103,18 +103,18 @@ def expire(
         GroupExpired,
         reason=(
             f"{len(state.members)} of {state.rollouts} trajectories were sealed "
-            f"within {rules.group_deadline_ms} ms of log time"
+            f"within {rules.group.deadline_ms} ms of log time"
         ),
         event_time_ms=event_time_ms,
         log_ms=log_ms,
-        details={"group_deadline_ms": rules.group_deadline_ms},
+        details={"group_deadline_ms": rules.group.deadline_ms},
     )
 
 
 def due_ms(state: GroupState, rules: Rules) -> int:
     """Log time at which the group expires, or, once decided, is forgotten."""
     if state.verdict == "open":
-        return state.opened_at_ms + rules.group_deadline_ms
+        return state.opened_at_ms + rules.group.deadline_ms
     return state.decided_at_ms + rules.closed_ttl_ms
 
 

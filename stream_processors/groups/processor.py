@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agentworld.contract.codec import decode
-from agentworld.contract.events import ClockTicked, GroupDecision, TrajectoryRevised, TrajectorySealed
+from agentworld.contract.events import GroupDecision, TrajectoryRevised, TrajectorySealed
 from agentworld.contract.topics import GROUPS, TRAJECTORIES
 from agentworld.platform.log import OutRecord, Record
 from agentworld.platform.metrics import counter
@@ -14,7 +14,7 @@ from stream_processors.deadlines import Deadlines
 from stream_processors.effects import CLOCK_KEY, Effects, StateKey
 from stream_processors.groups.advance import SOURCE, advance, due_ms, expire, revise
 from stream_processors.groups.state import GroupState, decode_state, encode_state
-from stream_processors.rules import Rules
+from stream_processors.rules import Rules, RuleSource
 
 
 class GroupProcessor:
@@ -23,7 +23,7 @@ class GroupProcessor:
     source = TRAJECTORIES
     consumer = SOURCE
 
-    def __init__(self, partition: int, rules: Rules) -> None:
+    def __init__(self, partition: int, rules: RuleSource) -> None:
         self._partition = partition
         self._rules = rules
         self._clock = Clock()
@@ -44,7 +44,7 @@ class GroupProcessor:
             else:
                 group = self._groups[key[1]] = decode_state(value)
                 self._open += group.verdict == "open"
-                self._deadlines.set(group.group_id, due_ms(group, self._rules))
+                self._deadlines.set(group.group_id, due_ms(group, self._rules_of(group)))
         return Effects()
 
     def process(self, record: Record) -> Effects:
@@ -55,7 +55,7 @@ class GroupProcessor:
         clock = self._clock.advance(event.event_time_ms)
         time_passed = clock is not self._clock
         self._clock = clock
-        if not isinstance(event, ClockTicked):
+        if isinstance(event, TrajectorySealed | TrajectoryRevised):
             self._apply(event, record, effects)
         if time_passed:
             self._meet_deadlines(event.event_time_ms, effects)
@@ -81,12 +81,15 @@ class GroupProcessor:
             group = self._groups[group_id]
             if group.verdict == "open":
                 after, decisions = expire(
-                    group, event_time_ms=event_time_ms, log_ms=now_ms, rules=self._rules
+                    group, event_time_ms=event_time_ms, log_ms=now_ms, rules=self._rules_of(group)
                 )
                 self._put(group, after, decisions, effects)
             else:
                 del self._groups[group_id]
                 effects.writes["group", group_id] = None
+
+    def _rules_of(self, group: GroupState) -> Rules:
+        return self._rules.of(group.run_id, group.channel)
 
     def _put(
         self,
@@ -97,7 +100,7 @@ class GroupProcessor:
     ) -> None:
         self._open += (after.verdict == "open") - (before is not None and before.verdict == "open")
         self._groups[after.group_id] = after
-        self._deadlines.set(after.group_id, due_ms(after, self._rules))
+        self._deadlines.set(after.group_id, due_ms(after, self._rules_of(after)))
         effects.writes["group", after.group_id] = encode_state(after)
         for decision in decisions:
             counter("processor_decisions", "type").labels(str(decision.__struct_config__.tag)).inc()

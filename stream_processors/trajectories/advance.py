@@ -75,8 +75,8 @@ def due_ms(state: TrajectoryState, last_step_ms: int, rules: Rules) -> int:
     if isinstance(state, ClosedTrajectory):
         return state.closed_at_ms + rules.closed_ttl_ms
     if state.completion is not None and state.registration is not None:
-        return state.completed_at_ms + rules.grace_ms
-    return max(state.last_activity_ms, last_step_ms) + rules.idle_timeout_ms
+        return state.completed_at_ms + rules.seal.grace_ms
+    return max(state.last_activity_ms, last_step_ms) + rules.seal.idle_timeout_ms
 
 
 def _changed(trajectory: OpenTrajectory, event: TrajectoryFact, at: Moment) -> OpenTrajectory:
@@ -106,7 +106,7 @@ def _revise(
     after = msgspec.structs.replace(
         closed,
         rewards=rewards,
-        reward=training_reward(rewards, rules.reward_name),
+        reward=training_reward(rewards, rules.reward, closed.outcome),
         revision=closed.revision + 1,
     )
     return after, [revised(after, at)]

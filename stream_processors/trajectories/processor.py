@@ -21,7 +21,7 @@ from agentworld.platform.metrics import counter
 from stream_processors.clock import Clock, decode_clock, encode_clock
 from stream_processors.deadlines import Deadlines
 from stream_processors.effects import CLOCK_KEY, Effects, StateKey
-from stream_processors.rules import Rules
+from stream_processors.rules import Rules, RuleSource
 from stream_processors.trajectories.advance import TrajectoryFact, advance, after_seal, due_ms
 from stream_processors.trajectories.seal import SOURCE, Moment, decode_step, seal, step_letter
 from stream_processors.trajectories.state import (
@@ -48,7 +48,7 @@ class TrajectoryProcessor:
     source = TRAJECTORY_EVENTS
     consumer = SOURCE
 
-    def __init__(self, partition: int, rules: Rules) -> None:
+    def __init__(self, partition: int, rules: RuleSource) -> None:
         self._partition = partition
         self._rules = rules
         self._clock = Clock()
@@ -104,7 +104,7 @@ class TrajectoryProcessor:
         trajectory_id, at = event.trajectory_id, self._moment(event)
         before = self._states.get(trajectory_id)
         steps = self._steps[trajectory_id] if isinstance(before, OpenTrajectory) else {}
-        state, outputs = advance(before, event, at=at, rules=self._rules)
+        state, outputs = advance(before, event, at=at, rules=self._rules_of(before))
         effects.outputs += outputs
         if isinstance(state, ClosedTrajectory) and (refusal := after_seal(state, event)):
             state, reason = refusal
@@ -126,7 +126,8 @@ class TrajectoryProcessor:
             effects.writes[_step_key(trajectory_id, event.step_id)] = stored.pack()
         if isinstance(event, TrajectoryRegistered) and isinstance(before, OpenTrajectory):
             self._drop_foreign_steps(before, event, effects)
-        if 0 < self._rules.max_steps <= len(self._steps.get(trajectory_id, ())) and self._registered(state):
+        max_steps = self._rules_of(state).seal.max_steps
+        if 0 < max_steps <= len(self._steps.get(trajectory_id, ())) and self._registered(state):
             self._seal(trajectory_id, "max_steps", at, effects)
         self._set_deadline(trajectory_id)
 
@@ -166,7 +167,7 @@ class TrajectoryProcessor:
         assert state.registration is not None
         steps = self._take_steps(trajectory_id)
         closed, outputs, relations = seal(
-            state, state.registration, steps, reason=reason, at=at, rules=self._rules
+            state, state.registration, steps, reason=reason, at=at, rules=self._rules_of(state)
         )
         counter("processor_decisions", "type").labels("trajectory_sealed").inc()
         for relation, count in relations.items():
@@ -182,7 +183,7 @@ class TrajectoryProcessor:
     def _give_up(self, state: OpenTrajectory, effects: Effects) -> None:
         """Dead-letter everything of a trajectory that was never registered."""
         trajectory_id = state.trajectory_id
-        wait_ms = self._rules.idle_timeout_ms
+        wait_ms = self._rules_of(state).seal.idle_timeout_ms
         detail = f"no registration of trajectory {trajectory_id} within {wait_ms} ms of log time"
         for step_id, stored in sorted(self._take_steps(trajectory_id).items()):
             step = decode_step(stored)
@@ -223,7 +224,13 @@ class TrajectoryProcessor:
     def _set_deadline(self, trajectory_id: str) -> None:
         state = self._states[trajectory_id]
         last_step_ms = self._last_step_ms.get(trajectory_id, 0)
-        self._deadlines.set(trajectory_id, due_ms(state, last_step_ms, self._rules))
+        self._deadlines.set(trajectory_id, due_ms(state, last_step_ms, self._rules_of(state)))
+
+    def _rules_of(self, state: TrajectoryState | None) -> Rules:
+        registration = state.registration if state is not None else None
+        if registration is None:
+            return self._rules.of("", "")
+        return self._rules.of(registration.run_id, registration.channel)
 
     def _moment(self, event: Event) -> Moment:
         return Moment(

@@ -97,6 +97,7 @@ def seal(
         revision=0,
         closed_at_ms=at.log_ms,
         completion_id=trajectory.completion.event_id if trajectory.completion else None,
+        outcome=sealed.outcome,
     )
     return closed, [record, *letters, _directory_entry(registration, at)], drift(sealed.steps)
 
@@ -173,7 +174,7 @@ def _event(
         branches=branches_of(placed),
         trained_branch=trained_branch(placed),
         rewards=published_rewards(trajectory.rewards),
-        reward=training_reward(trajectory.rewards, rules.reward_name),
+        reward=training_reward(trajectory.rewards, rules.reward, outcome),
         integrity=integrity.report(steps),
         parent_trajectory_id=registration.parent_trajectory_id,
         replaces_trajectory_id=registration.replaces_trajectory_id,
@@ -185,8 +186,8 @@ def _outcome(trajectory: OpenTrajectory, reason: SealReason, rules: Rules) -> tu
     if trajectory.completion is not None:
         return trajectory.completion.outcome, trajectory.completion.reason
     if reason == "max_steps":
-        return "errored", f"reached the limit of {rules.max_steps} steps before it was completed"
-    return "abandoned", f"no event for {rules.idle_timeout_ms} ms of log time"
+        return "errored", f"reached the limit of {rules.seal.max_steps} steps before it was completed"
+    return "abandoned", f"no event for {rules.seal.idle_timeout_ms} ms of log time"
 
 
 def _directory_entry(registration: TrajectoryRegistered, at: Moment) -> OutRecord:

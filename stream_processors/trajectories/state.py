@@ -10,11 +10,13 @@ from dataclasses import dataclass
 import msgspec
 
 from agentworld.contract.events import (
+    Outcome,
     Reward,
     RewardAssigned,
     TrajectoryCompleted,
     TrajectoryRegistered,
 )
+from stream_processors.rules import UNFINISHED, RewardRules
 
 _STEP_HEAD = struct.Struct(">qq")
 _DIGEST_BYTES = 8
@@ -49,6 +51,7 @@ class ClosedTrajectory(msgspec.Struct, frozen=True, tag="closed"):
     """Log time."""
     completion_id: str | None = None
     """Event id of the completion that counts, or that came too late; None while none came."""
+    outcome: Outcome = "succeeded"
 
 
 TrajectoryState = OpenTrajectory | ClosedTrajectory
@@ -126,13 +129,18 @@ def published_rewards(rewards: Iterable[RewardAssigned]) -> list[Reward]:
     ]
 
 
-def training_reward(rewards: Iterable[RewardAssigned], name: str) -> float | None:
-    """The reward that trains: the trajectory's own of that name, else the sum over its steps'.
+def training_reward(rewards: Iterable[RewardAssigned], rules: RewardRules, outcome: Outcome) -> float | None:
+    """The reward that trains: of the first name in `rules.names` that the trajectory has.
 
-    None where there is neither.
+    The trajectory's own reward of that name counts, else the sum over its steps'. Where it has none
+    of them: `rules.unfinished` for an abandoned or errored rollout, None for any other.
     """
-    named = sorted((event for event in rewards if event.name == name), key=lambda r: r.step_id or "")
-    of_trajectory = [event.value for event in named if event.step_id is None]
-    if of_trajectory:
-        return of_trajectory[0]
-    return sum(event.value for event in named) if named else None
+    given = list(rewards)
+    for name in rules.names:
+        named = sorted((event for event in given if event.name == name), key=lambda r: r.step_id or "")
+        of_trajectory = [event.value for event in named if event.step_id is None]
+        if of_trajectory:
+            return of_trajectory[0]
+        if named:
+            return sum(event.value for event in named)
+    return rules.unfinished if outcome in UNFINISHED else None

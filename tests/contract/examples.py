@@ -99,10 +99,51 @@ def member() -> e.GroupMember:
         policy_version_max=4,
         sealed_at_ms=AT,
         clean=True,
+        rollout_index=2,
+        policy="default",
     )
 
 
-def _decision(name: str) -> dict[str, object]:
+def verdict() -> e.VerdictGiven:
+    return e.VerdictGiven(
+        **_common("verdict", "console"),  # type: ignore[arg-type]
+        prompt_id="gsm8k-17",
+        group_id=GROUP,
+        decision="reject",
+        trajectory_id=TRAJECTORY,
+        given_by_kind="person",
+        given_by="ada",
+        reason="leaks the answer",
+        value={"seen": 1},
+    )
+
+
+def published() -> e.PolicyPublished:
+    return e.PolicyPublished(
+        **_common("policy", "trainer"),  # type: ignore[arg-type]
+        policy="default",
+        version=4,
+        weights_uri="file:///w/4",
+        digest="sha256:00",
+        run_id="run-1",
+        batch_id=_id("batch-id"),
+        rollback_of=2,
+    )
+
+
+def consumed() -> e.BatchConsumed:
+    return e.BatchConsumed(
+        **_common("consumed", "trainer"),  # type: ignore[arg-type]
+        run_id="run-1",
+        channel="train",
+        batch_id=_id("batch-id"),
+        consumer="verl-0",
+        policy="default",
+        policy_version=4,
+    )
+
+
+def _group(name: str) -> dict[str, object]:
     return {
         **_common(name, "stream-processors.group"),
         "group_id": GROUP,
@@ -110,6 +151,12 @@ def _decision(name: str) -> dict[str, object]:
         "channel": "train",
         "round": 0,
         "prompt_id": "gsm8k-17",
+    }
+
+
+def _decision(name: str) -> dict[str, object]:
+    return {
+        **_group(name),
         "rollouts": 4,
         "version": 1,
         "members": [member()],
@@ -153,17 +200,7 @@ def all_examples() -> dict[str, list[e.Event]]:
                 given_by="judge-1",
                 extra={"why": "close"},
             ),
-            e.VerdictGiven(
-                **_common("verdict", "console"),
-                prompt_id="gsm8k-17",
-                group_id=GROUP,  # type: ignore[arg-type]
-                decision="reject",
-                trajectory_id=TRAJECTORY,
-                given_by_kind="person",
-                given_by="ada",
-                reason="leaks the answer",
-                value={"seen": 1},
-            ),
+            verdict(),
             clock,
         ],
         "trajectories": [
@@ -183,7 +220,9 @@ def all_examples() -> dict[str, list[e.Event]]:
                 steps=[e.SealedStep(step_index=0, step=step(), relation="extends", superseded=False)],
                 rewards=[_reward()],
                 reward=1.0,
-                integrity=e.IntegrityReport(missing_bases=[BASE], steps_misaligned=1),
+                integrity=e.IntegrityReport(
+                    missing_bases=[BASE], steps_misaligned=1, gaps={"missing_base": 1}
+                ),
                 metadata={"data_source": "gsm8k"},
             ),
             e.TrajectoryRevised(
@@ -194,7 +233,10 @@ def all_examples() -> dict[str, list[e.Event]]:
                 rewards=[_reward()],
                 reward=1.0,
                 revision=1,
+                late_steps=1,
             ),
+            verdict(),
+            published(),
             clock,
         ],
         "groups": [
@@ -209,6 +251,21 @@ def all_examples() -> dict[str, list[e.Event]]:
                     e.GroupRevised,
                 )
             ),
+            e.RolloutWanted(
+                **_group("wanted"),  # type: ignore[arg-type]
+                rollouts=4,
+                replaces_trajectory_id=TRAJECTORY,
+                attempt=1,
+                reason="abandoned: no event for 600000 ms of log time",
+            ),
+            e.RolloutsConflicted(
+                **_group("conflicted"),  # type: ignore[arg-type]
+                trajectory_id=TRAJECTORY,
+                rollouts=4,
+                conflicting_rollouts=8,
+            ),
+            consumed(),
+            published(),
             clock,
         ],
         "ready-batches": [
@@ -238,26 +295,10 @@ def all_examples() -> dict[str, list[e.Event]]:
             ),
         ],
         "policy-versions": [
-            e.PolicyPublished(
-                **_common("policy", "trainer"),
-                policy="default",
-                version=4,
-                weights_uri="file:///w/4",  # type: ignore[arg-type]
-                digest="sha256:00",
-                run_id="run-1",
-                batch_id=_id("batch-id"),
-                rollback_of=2,
-            ),
+            published(),
         ],
         "training-events": [
-            e.BatchConsumed(
-                **_common("consumed", "trainer"),
-                **run,
-                batch_id=_id("batch-id"),
-                consumer="verl-0",  # type: ignore[arg-type]
-                policy="default",
-                policy_version=4,
-            ),
+            consumed(),
             e.StepTrained(
                 **_common("trained", "trainer"),
                 **run,

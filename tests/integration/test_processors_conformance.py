@@ -21,7 +21,7 @@ from agentworld.contract.topics import GROUPS, READY_BATCHES, TRAJECTORIES, TRAJ
 from agentworld.platform.log import OutRecord, Record
 from agentworld.platform.memory import InMemoryLog
 from stream_processors.pipeline import Pipeline
-from stream_processors.rules import Rules
+from tests.support.rules import rules
 from tests.unit.stream_processors.rollouts import Rollout, read
 from tests.unit.stream_processors.running import KafkaPlane, now_ms
 
@@ -54,7 +54,7 @@ class MemoryPlane:
 
     def __init__(self) -> None:
         self.log = InMemoryLog()
-        self.pipeline = Pipeline(self.log, Rules(**LIMITS))
+        self.pipeline = Pipeline(self.log, rules(**LIMITS))
         self.clock_ms = now_ms()
 
     def publish(self, *events: Event) -> None:

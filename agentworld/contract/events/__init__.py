@@ -29,6 +29,8 @@ from agentworld.contract.events.groups import (
     GroupRejected,
     GroupRevised,
     Place,
+    RolloutsConflicted,
+    RolloutWanted,
 )
 from agentworld.contract.events.training import (
     BatchConsumed,
@@ -90,6 +92,8 @@ __all__ = [
     "RawJson",
     "Reward",
     "RewardAssigned",
+    "RolloutWanted",
+    "RolloutsConflicted",
     "SealedStep",
     "StepCaptured",
     "StepError",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentworld.contract.events.base import Event, Json, Outcome, Value
+from agentworld.contract.events.training import BatchConsumed, PolicyPublished
 from agentworld.contract.events.trajectory_events import ClockTicked
 
 
@@ -33,6 +34,10 @@ class GroupMember(Value, frozen=True, kw_only=True):
     sealed_at_ms: int
     clean: bool
     """`IntegrityReport.clean` of the sealed trajectory."""
+    rollout_index: int | None = None
+    """0 to n-1, where the runner numbers its rollouts."""
+    policy: str = "default"
+    """Name of the policy it sampled from: its versions count in that policy's history."""
 
 
 class GroupDecision(Event, frozen=True, kw_only=True):
@@ -47,7 +52,7 @@ class GroupDecision(Event, frozen=True, kw_only=True):
     version: int
     """1 for the first decision; each revision counts on."""
     members: list[GroupMember]
-    """In the order in which they were sealed."""
+    """By rollout index, then by trajectory id."""
     reason: str
     decided_by: str
     """Name of the policy, rule, evaluator or person that decided."""
@@ -79,4 +84,47 @@ class GroupRevised(GroupDecision, frozen=True, kw_only=True, tag="group_revised"
     """A reward or member changed after the group was decided."""
 
 
-GroupEvent = GroupReady | GroupPartial | GroupHeld | GroupRejected | GroupExpired | GroupRevised | ClockTicked
+class RolloutWanted(Event, frozen=True, kw_only=True, tag="rollout_wanted"):
+    """A rollout was lost, and its group asks whoever runs the recipe for another."""
+
+    group_id: str
+    run_id: str
+    channel: str
+    round: int
+    prompt_id: str
+    rollouts: int
+    replaces_trajectory_id: str
+    """To be named by the registration of the replacement."""
+    attempt: int
+    """1 for the group's first replacement; each further one counts on."""
+    reason: str
+
+
+class RolloutsConflicted(Event, frozen=True, kw_only=True, tag="rollouts_conflicted"):
+    """A trajectory was registered with another n than its group has; the group's stays."""
+
+    group_id: str
+    run_id: str
+    channel: str
+    round: int
+    prompt_id: str
+    trajectory_id: str
+    rollouts: int
+    """The group's n, from its first trajectory."""
+    conflicting_rollouts: int
+
+
+GroupEvent = (
+    GroupReady
+    | GroupPartial
+    | GroupHeld
+    | GroupRejected
+    | GroupExpired
+    | GroupRevised
+    | RolloutWanted
+    | RolloutsConflicted
+    | BatchConsumed
+    | PolicyPublished
+    | ClockTicked
+)
+"""`BatchConsumed` and `PolicyPublished` are repeated here, so that one log decides what is batched."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from agentworld.contract.events.base import Event, Json, Outcome, Value
-from agentworld.contract.events.trajectory_events import ClockTicked, StepCaptured
+from agentworld.contract.events.training import PolicyPublished
+from agentworld.contract.events.trajectory_events import ClockTicked, StepCaptured, VerdictGiven
 
-SealReason = Literal["completed", "idle_timeout", "max_steps", "max_bytes"]
+SealReason = Literal["completed", "idle_timeout", "max_steps", "max_tokens", "max_bytes"]
 
 StepRelation = Literal["root", "extends", "rewritten", "sub_agent", "side_call"]
 
@@ -69,6 +70,9 @@ class IntegrityReport(Value, frozen=True, kw_only=True):
     """Ids and logprobs of different lengths."""
     omitted_steps: int = 0
     """Steps left out because the event would have exceeded the topic's message limit."""
+    gaps: dict[str, int] = {}
+    """Steps by what is missing of them: `missing_base`, `failed`, `cancelled`, `timed_out`, `malformed`,
+    `truncated` (the engine stopped at a length limit). Kinds that did not occur are absent."""
 
     @property
     def clean(self) -> bool:
@@ -114,7 +118,7 @@ class TrajectorySealed(Event, frozen=True, kw_only=True, tag="trajectory_sealed"
 
 
 class TrajectoryRevised(Event, frozen=True, kw_only=True, tag="trajectory_revised"):
-    """A reward came or changed after the seal."""
+    """A reward came or changed, or a step came, after the seal."""
 
     trajectory_id: str
     prompt_id: str
@@ -125,6 +129,9 @@ class TrajectoryRevised(Event, frozen=True, kw_only=True, tag="trajectory_revise
     reward: float | None
     revision: int
     """1, 2, …: how many times it was revised."""
+    late_steps: int = 0
+    """Steps that came after the seal; each is in the dead-letter topic."""
 
 
-TrajectoriesEvent = TrajectorySealed | TrajectoryRevised | ClockTicked
+TrajectoriesEvent = TrajectorySealed | TrajectoryRevised | VerdictGiven | PolicyPublished | ClockTicked
+"""`VerdictGiven` and `PolicyPublished` are repeated here, so that one log decides about a group."""

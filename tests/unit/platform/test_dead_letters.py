@@ -30,8 +30,8 @@ from agentworld.platform.dead_letters import dead_letter
 from agentworld.platform.log import OutRecord, Publisher, Record
 from agentworld.platform.memory import InMemoryLog
 from stream_processors.pipeline import Pipeline
-from stream_processors.rules import Rules
 from tests.support.builders import registered
+from tests.support.rules import rules as limits
 from tests.unit.stream_processors.rollouts import T0_MS, Rollout, read
 
 EVENT = registered("t-1")
@@ -227,7 +227,7 @@ def test_unknown_topics_and_places_say_what_there_is(memory_log: InMemoryLog) ->
 
 async def test_events_of_an_unknown_trajectory_seal_once_it_is_registered_and_they_are_replayed() -> None:
     log = InMemoryLog(partitions=1)
-    pipeline = Pipeline(log, Rules(grace_ms=1_000, idle_timeout_ms=20_000))
+    pipeline = Pipeline(log, limits(grace_ms=1_000, idle_timeout_ms=20_000))
     now_ms = T0_MS
 
     def wait(log_ms: int) -> None:

@@ -21,7 +21,7 @@ from agentworld.contract.topics import GROUPS, READY_BATCHES, TRAJECTORIES, TRAJ
 from agentworld.platform.log import OutRecord
 from agentworld.platform.memory import InMemoryLog
 from stream_processors.pipeline import Pipeline
-from stream_processors.rules import Rules
+from tests.support.rules import rules as limits
 from tests.unit.stream_processors.rollouts import T0_MS, Rollout, read
 
 
@@ -29,7 +29,7 @@ class Bench:
     def __init__(self, **rules: Any) -> None:
         self.log = InMemoryLog(partitions=2)
         self.pipeline = Pipeline(
-            self.log, Rules(**({"grace_ms": 0, "group_deadline_ms": 30_000, "batch_groups": 2} | rules))
+            self.log, limits(**({"grace_ms": 0, "group_deadline_ms": 30_000, "batch_groups": 2} | rules))
         )
         self.now_ms = T0_MS
 

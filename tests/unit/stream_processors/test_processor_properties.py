@@ -22,13 +22,13 @@ from agentworld.platform.memory import InMemoryLog
 from stream_processors.effects import CLOCK_KEY, StateKey, merge_writes
 from stream_processors.pipeline import Pipeline, tick
 from stream_processors.processors import PROCESSORS
-from stream_processors.rules import Rules
+from tests.support.rules import rules as limits
 from tests.unit.stream_processors.rollouts import T0_MS, Rollout, read
 from tests.unit.stream_processors.test_trajectory_tree import busy_agent
 
 Write = tuple[StateKey, bytes | None]
 
-RULES = Rules(grace_ms=1_000, batch_groups=2)
+RULES = limits(grace_ms=1_000, batch_groups=2)
 OUTPUT_TOPICS = (TRAJECTORIES, TRAJECTORY_DIRECTORY, GROUPS, READY_BATCHES)
 EVENTS: list[Event] = [
     event

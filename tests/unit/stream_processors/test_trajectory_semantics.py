@@ -12,9 +12,10 @@ from agentworld.platform.memory import InMemoryLog
 from agentworld.platform.metrics import counter
 from stream_processors.pipeline import Pipeline
 from stream_processors.rules import Rules
+from tests.support.rules import rules as limits
 from tests.unit.stream_processors.rollouts import T0_MS, Rollout, read
 
-RULES = Rules(grace_ms=1_000, idle_timeout_ms=20_000, closed_ttl_ms=60_000)
+RULES = limits(grace_ms=1_000, idle_timeout_ms=20_000, closed_ttl_ms=60_000)
 DLQ = TRAJECTORY_EVENTS.dlq_name
 
 
@@ -289,8 +290,8 @@ def test_unreadable_records_are_dead_lettered_and_the_rest_goes_on(bench: Bench)
 
 
 def rules(**changes: int) -> Rules:
-    values = {"grace_ms": RULES.grace_ms, "idle_timeout_ms": RULES.idle_timeout_ms} | changes
-    return Rules(**values)  # type: ignore[arg-type]
+    values = {"grace_ms": RULES.seal.grace_ms, "idle_timeout_ms": RULES.seal.idle_timeout_ms} | changes
+    return limits(**values)
 
 
 def test_sealed_steps_are_counted_by_class_and_run(bench: Bench) -> None:
