@@ -12,6 +12,7 @@ from agentworld.contract.events import (
     TrajectoryRegistered,
 )
 from agentworld.platform.log import OutRecord
+from stream_processors.rewards import training_reward
 from stream_processors.rules import Rules
 from stream_processors.trajectories.seal import Moment, revised
 from stream_processors.trajectories.state import (
@@ -20,7 +21,6 @@ from stream_processors.trajectories.state import (
     TrajectoryState,
     has_digest,
     step_digests,
-    training_reward,
     with_reward,
 )
 

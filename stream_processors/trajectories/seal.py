@@ -22,6 +22,7 @@ from agentworld.contract.ids import derived_id
 from agentworld.contract.topics import TRAJECTORIES, TRAJECTORY_DIRECTORY, TRAJECTORY_EVENTS
 from agentworld.platform.dead_letters import dead_letter
 from agentworld.platform.log import OutRecord, Record
+from stream_processors.rewards import training_reward
 from stream_processors.rules import Rules
 from stream_processors.trajectories import integrity
 from stream_processors.trajectories.state import (
@@ -30,7 +31,6 @@ from stream_processors.trajectories.state import (
     StoredStep,
     published_rewards,
     step_digests,
-    training_reward,
 )
 from stream_processors.trajectories.tree import branches_of, drift, placed_steps, trained_branch
 

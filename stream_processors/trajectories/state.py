@@ -16,7 +16,6 @@ from agentworld.contract.events import (
     TrajectoryCompleted,
     TrajectoryRegistered,
 )
-from stream_processors.rules import UNFINISHED, RewardRules
 
 _STEP_HEAD = struct.Struct(">qq")
 _DIGEST_BYTES = 8
@@ -127,20 +126,3 @@ def published_rewards(rewards: Iterable[RewardAssigned]) -> list[Reward]:
         )
         for event in sorted(rewards, key=lambda r: (r.name, r.step_id or ""))
     ]
-
-
-def training_reward(rewards: Iterable[RewardAssigned], rules: RewardRules, outcome: Outcome) -> float | None:
-    """The reward that trains: of the first name in `rules.names` that the trajectory has.
-
-    The trajectory's own reward of that name counts, else the sum over its steps'. Where it has none
-    of them: `rules.unfinished` for an abandoned or errored rollout, None for any other.
-    """
-    given = list(rewards)
-    for name in rules.names:
-        named = sorted((event for event in given if event.name == name), key=lambda r: r.step_id or "")
-        of_trajectory = [event.value for event in named if event.step_id is None]
-        if of_trajectory:
-            return of_trajectory[0]
-        if named:
-            return sum(event.value for event in named)
-    return rules.unfinished if outcome in UNFINISHED else None
