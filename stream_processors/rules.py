@@ -60,6 +60,13 @@ class GroupRules(Section, frozen=True, kw_only=True):
     hold_timeout_ms: NotNegative = 7 * DAY_MS
     """For which a held group waits for a verdict before it expires; 0: for ever."""
 
+    def __post_init__(self) -> None:
+        """Refuse what could never be met."""
+        if self.policy != "wait" and not self.deadline_ms:
+            raise ValueError(f"policy {self.policy} needs a deadline_ms over 0")
+        if bool(self.refill_outcomes) != bool(self.max_refills):
+            raise ValueError("refill_outcomes and max_refills go together: set both, or neither")
+
 
 class RewardRules(Section, frozen=True, kw_only=True):
     """Which reward trains."""

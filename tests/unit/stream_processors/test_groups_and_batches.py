@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from agentworld.contract.events import (
-    BatchReady,
-    Event,
-    GroupDecision,
     GroupExpired,
     GroupReady,
     GroupRejected,
@@ -17,49 +12,10 @@ from agentworld.contract.events import (
     TrajectorySealed,
 )
 from agentworld.contract.ids import derived_id
-from agentworld.contract.topics import GROUPS, READY_BATCHES, TRAJECTORIES, TRAJECTORY_EVENTS
+from agentworld.contract.topics import GROUPS, TRAJECTORIES
 from agentworld.platform.log import OutRecord
-from agentworld.platform.memory import InMemoryLog
-from stream_processors.pipeline import Pipeline
-from tests.support.rules import rules as limits
-from tests.unit.stream_processors.rollouts import T0_MS, Rollout, read
-
-
-class Bench:
-    def __init__(self, **rules: Any) -> None:
-        self.log = InMemoryLog(partitions=2)
-        self.pipeline = Pipeline(
-            self.log, limits(**({"grace_ms": 0, "group_deadline_ms": 30_000, "batch_groups": 2} | rules))
-        )
-        self.now_ms = T0_MS
-
-    def feed(self, *events: Event) -> None:
-        for event in events:
-            self.log.append(OutRecord.of(TRAJECTORY_EVENTS, event))
-        self.pipeline.run()
-
-    def finish(self, *rollouts: Rollout, reward: float | None = 1.0) -> None:
-        """Let the rollouts run to their seals, one after the other."""
-        for rollout in rollouts:
-            self.feed(*rollout.whole(1, reward=reward))
-            self.wait(1_000)
-
-    def wait(self, log_ms: int) -> None:
-        for _ in range(0, log_ms, 1_000):
-            self.now_ms += 1_000
-            self.pipeline.tick(self.now_ms)
-
-    def decisions(self) -> list[GroupDecision]:
-        return [e for e in read(GROUPS, self.log.records(GROUPS.name)) if isinstance(e, GroupDecision)]
-
-    def batches(self) -> list[BatchReady]:
-        return [
-            e for e in read(READY_BATCHES, self.log.records(READY_BATCHES.name)) if isinstance(e, BatchReady)
-        ]
-
-
-def rollout(prompt: str, index: int, n: int = 2, **more: Any) -> Rollout:
-    return Rollout(f"{prompt}-{index}", prompt, rollouts=n, start_ms=T0_MS + 1_000 * index, **more)
+from tests.unit.stream_processors.bench import Bench, rollout
+from tests.unit.stream_processors.rollouts import read
 
 
 @pytest.fixture
