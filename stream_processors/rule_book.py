@@ -83,10 +83,14 @@ class RuleBook:
         if not isinstance(runs, list):
             raise _wrong("run: write [[run]], with two brackets: there may be several")
         for table in runs:
+            if not isinstance(table, dict):
+                raise _wrong("run: write [[run]] tables, each with the runs that it matches")
             sections = {name: value for name, value in table.items() if name in _SECTIONS}
             head = {name: value for name, value in table.items() if name not in _SECTIONS}
             pages.append(_convert({**head, "rules": sections}, RunPage, f"[[run]] number {len(pages) + 1}"))
         default = content.get("default", {})
+        if not isinstance(default, dict):
+            raise _wrong("[default]: it is a table with the sections " + ", ".join(sorted(_SECTIONS)))
         if unknown := default.keys() - _SECTIONS:
             raise _wrong(
                 f"[default] {', '.join(sorted(unknown))}: the sections are {', '.join(sorted(_SECTIONS))}"
