@@ -9,7 +9,7 @@ from typing import Protocol
 from agentworld.contract.errors import MalformedEvent
 from agentworld.contract.topics import TopicSpec
 from agentworld.platform.dead_letters import dead_letter
-from agentworld.platform.log import OutRecord, Record
+from agentworld.platform.log import REPLAY_OF, OutRecord, Record
 
 StateKey = tuple[str, ...]
 """Kind of the entry, then the ids that name it."""
@@ -55,7 +55,9 @@ class PartitionProcessor(Protocol):
 
 
 def handle(processor: PartitionProcessor, record: Record) -> Effects:
-    """Apply one record; one that cannot be read goes to the dead-letter topic."""
+    """Apply one record; one that cannot be read goes to the dead-letter topic, a replay's is passed over."""
+    if any(name == REPLAY_OF for name, _ in record.headers):
+        return Effects()
     try:
         return processor.process(record)
     except MalformedEvent as exc:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, get_args
@@ -25,6 +24,7 @@ from agentworld.commands.dlq_view import (
     row,
     wide_console,
 )
+from agentworld.commands.moments import unix_ms
 from agentworld.commands.plain_errors import plain_errors
 from agentworld.contract.errors import InvalidInput
 from agentworld.platform.dead_letter_reader import (
@@ -42,8 +42,6 @@ from agentworld.platform.reports import print_table
 from agentworld.platform.settings import KafkaSettings
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
-
-_UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 Topic = Annotated[str | None, typer.Option("--topic", help="Only letters of this topic.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Only this reason, e.g. unknown_trajectory.")]
@@ -211,30 +209,13 @@ def _chosen(
 def _selected(
     log: KafkaLetterLog, topic: str | None, reason: str | None, since: str | None
 ) -> list[DeadLetter]:
-    since_ms = 0 if since is None else since_unix_ms(since, now=datetime.datetime.now(datetime.UTC))
+    since_ms = 0 if since is None else unix_ms(since, now=datetime.datetime.now(datetime.UTC))
     specs = LETTERED_TOPICS if topic is None else (lettered_topic(topic),)
     return [
         letter
         for letter in read_letters(log, specs)
         if reason in (None, letter.reason) and letter.time_ms >= since_ms
     ]
-
-
-def since_unix_ms(text: str, *, now: datetime.datetime) -> int:
-    """A duration before `now`, or an ISO time, as Unix ms. Raises `InvalidInput`."""
-    duration = re.fullmatch(r"(\d{1,6})([smhdw])", text)
-    if duration:
-        return int(now.timestamp() * 1000) - int(duration[1]) * _UNIT_S[duration[2]] * 1000
-    try:
-        moment = datetime.datetime.fromisoformat(text)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
-        return int(moment.timestamp() * 1000)
-    except (ValueError, OverflowError) as exc:
-        raise InvalidInput(
-            f"--since {text!r} is neither a duration (90s, 15m, 2h, 3d, 1w) nor an ISO time "
-            "(2026-11-30T21:00, UTC where no offset is given)",
-            code="bad_since",
-        ) from exc
 
 
 def _none(kafka: KafkaSettings, topic: str | None, reason: str | None, since: str | None) -> str:

@@ -10,6 +10,10 @@ from agentworld.contract.codec import encode, record_headers, record_key
 from agentworld.contract.events import Event, Place
 from agentworld.contract.topics import TopicSpec
 
+REPLAY_OF = "replay-of"
+"""Header of a record that a replay wrote: the run that was replayed. Processors pass over such records:
+what they would decide is decided already."""
+
 
 @dataclass(frozen=True, slots=True)
 class OutRecord:

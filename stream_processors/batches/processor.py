@@ -80,6 +80,19 @@ class BatchProcessor:
             effects.writes[CLOCK_KEY] = encode_clock(clock)
         return effects
 
+    def waiting(self) -> list[str]:
+        """Groups that wait for their batch, by arrival."""
+        entries = [entry for waiting in self._pending.values() for entry in waiting.values()]
+        return [entry.group_id for entry in sorted(entries, key=lambda entry: entry.arrival)]
+
+    def flush(self, event_time_ms: int) -> Effects:
+        """Release what waits in short batches: at the end of a replay nothing more comes."""
+        effects = Effects()
+        for name in sorted(self._pending):
+            while self._pending[name]:
+                self._release(name, "flush", event_time_ms, effects)
+        return effects
+
     def _apply(self, event: GroupDecision, effects: Effects) -> None:
         name = event.run_id, event.channel
         known = self._channels.get(name) or ChannelState(run_id=event.run_id, channel=event.channel)

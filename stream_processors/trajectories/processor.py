@@ -14,7 +14,7 @@ from agentworld.contract.events import (
     VerdictGiven,
 )
 from agentworld.contract.events.trajectories import SealReason
-from agentworld.contract.topics import TRAJECTORY_EVENTS
+from agentworld.contract.topics import TRAJECTORIES, TRAJECTORY_EVENTS
 from agentworld.platform.dead_letters import dead_letter
 from agentworld.platform.log import OutRecord, Record
 from agentworld.platform.metrics import counter
@@ -92,7 +92,7 @@ class TrajectoryProcessor:
         time_passed = clock is not self._clock
         self._clock = clock
         if isinstance(event, VerdictGiven):
-            counter("processor_decisions", "type").labels("verdict_ignored").inc()
+            effects.outputs.append(OutRecord.of(TRAJECTORIES, event))
         elif not isinstance(event, ClockTicked):
             self._apply(event, record, effects)
         if time_passed:

@@ -13,7 +13,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from agentworld.commands.dlq import app, since_unix_ms
+from agentworld.commands.dlq import app
+from agentworld.commands.moments import unix_ms
 from agentworld.contract.errors import InvalidInput
 from agentworld.contract.events import TrajectorySealed
 from agentworld.contract.topics import POLICY_VERSIONS, TRAJECTORIES, TRAJECTORY_EVENTS
@@ -158,13 +159,13 @@ def test_what_cannot_be_meant_is_one_line_and_exit_code_2(words: Sequence[str], 
 def test_since_takes_durations_and_iso_times() -> None:
     now = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
     midnight_ms = int(now.timestamp() * 1000)
-    assert since_unix_ms("90s", now=now) == midnight_ms - 90_000
-    assert since_unix_ms("1w", now=now) == midnight_ms - 7 * 86_400_000
-    assert since_unix_ms("2026-01-02", now=now) == midnight_ms
-    assert since_unix_ms("2026-01-02T02:00+02:00", now=now) == midnight_ms
+    assert unix_ms("90s", now=now) == midnight_ms - 90_000
+    assert unix_ms("1w", now=now) == midnight_ms - 7 * 86_400_000
+    assert unix_ms("2026-01-02", now=now) == midnight_ms
+    assert unix_ms("2026-01-02T02:00+02:00", now=now) == midnight_ms
     for text in ("", "h", "1y", "-1h", "2026-13-01", "٣x"):
         with pytest.raises(InvalidInput):
-            since_unix_ms(text, now=now)
+            unix_ms(text, now=now)
 
 
 def test_an_unknown_trajectory_seals_once_it_is_registered_and_its_letters_replayed(

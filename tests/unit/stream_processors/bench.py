@@ -6,7 +6,7 @@ from typing import Any
 
 from agentworld.contract.events import BatchReady, Event, GroupDecision, VerdictGiven
 from agentworld.contract.ids import derived_id
-from agentworld.contract.topics import GROUPS, READY_BATCHES, TRAJECTORIES, TRAJECTORY_EVENTS
+from agentworld.contract.topics import GROUPS, READY_BATCHES, TRAJECTORY_EVENTS
 from agentworld.platform.log import OutRecord
 from agentworld.platform.memory import InMemoryLog
 from stream_processors.pipeline import Pipeline
@@ -34,7 +34,7 @@ class Bench:
             self.wait(1_000)
 
     def give(self, rollout: Rollout, decision: str, **changes: Any) -> None:
-        """A verdict on the rollout's group, or with `trajectory_id` on one trajectory, as it is forwarded."""
+        """A verdict on the rollout's group, or with `trajectory_id` on one trajectory."""
         self.now_ms += 1
         given = VerdictGiven(
             **{
@@ -48,8 +48,7 @@ class Bench:
             }
             | changes
         )
-        self.log.append(OutRecord.of(TRAJECTORIES, given))
-        self.pipeline.run()
+        self.feed(given)
 
     def events(self, kind: type[Event]) -> list[Any]:
         """Events of one type on `groups`, ticks and all."""

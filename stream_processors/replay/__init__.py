@@ -1,0 +1,1 @@
+"""Replay: what stands in the log, decided again under other rules, as another run."""
