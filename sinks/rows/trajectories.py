@@ -170,6 +170,7 @@ def _revision(record: Record, event: TrajectoryRevised) -> Row:
             "revision": event.revision,
             "reward": event.reward,
             "rewards": json_text(event.rewards),
+            "late_steps": event.late_steps,
             **origin(record, event, version=event.revision),
         },
     )

@@ -60,8 +60,13 @@ def after_seal(closed: ClosedTrajectory, event: TrajectoryFact) -> tuple[ClosedT
     None for events that are known already or can still count.
     """
     if isinstance(event, StepCaptured) and not has_digest(closed.step_digests, event.step_id):
-        digests = closed.step_digests + step_digests([event.step_id])
-        return msgspec.structs.replace(closed, step_digests=digests), "step_after_seal"
+        marked = msgspec.structs.replace(
+            closed,
+            step_digests=closed.step_digests + step_digests([event.step_id]),
+            late_steps=closed.late_steps + 1,
+            revision=closed.revision + 1,
+        )
+        return marked, "step_after_seal"
     if isinstance(event, TrajectoryCompleted) and closed.completion_id is None:
         return msgspec.structs.replace(closed, completion_id=event.event_id), "completion_after_seal"
     return None

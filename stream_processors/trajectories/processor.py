@@ -23,7 +23,8 @@ from stream_processors.deadlines import Deadlines
 from stream_processors.effects import CLOCK_KEY, Effects, StateKey
 from stream_processors.rules import Rules, RuleSource
 from stream_processors.trajectories.advance import TrajectoryFact, advance, after_seal, due_ms
-from stream_processors.trajectories.seal import SOURCE, Moment, decode_step, seal, step_letter
+from stream_processors.trajectories.sampled_tokens import SampledTokens
+from stream_processors.trajectories.seal import SOURCE, Moment, decode_step, revised, seal, step_letter
 from stream_processors.trajectories.state import (
     ClosedTrajectory,
     OpenTrajectory,
@@ -55,6 +56,7 @@ class TrajectoryProcessor:
         self._states: dict[str, TrajectoryState] = {}
         self._steps: dict[str, dict[str, StoredStep]] = defaultdict(dict)
         self._last_step_ms: dict[str, int] = {}
+        self._sampled = SampledTokens()
         self._deadlines = Deadlines()
         self._open = 0
 
@@ -107,7 +109,10 @@ class TrajectoryProcessor:
         state, outputs = advance(before, event, at=at, rules=self._rules_of(before))
         effects.outputs += outputs
         if isinstance(state, ClosedTrajectory) and (refusal := after_seal(state, event)):
-            state, reason = refusal
+            marked, reason = refusal
+            if marked.revision > state.revision:
+                effects.outputs.append(revised(marked, at))
+            state = marked
             detail = f"trajectory {trajectory_id} was sealed before this event came"
             effects.outputs.append(dead_letter(record, reason=reason, detail=detail, consumer=SOURCE))
         step_is_new = isinstance(state, OpenTrajectory) and (
@@ -126,13 +131,21 @@ class TrajectoryProcessor:
             effects.writes[_step_key(trajectory_id, event.step_id)] = stored.pack()
         if isinstance(event, TrajectoryRegistered) and isinstance(before, OpenTrajectory):
             self._drop_foreign_steps(before, event, effects)
-        max_steps = self._rules_of(state).seal.max_steps
-        if 0 < max_steps <= len(self._steps.get(trajectory_id, ())) and self._registered(state):
-            self._seal(trajectory_id, "max_steps", at, effects)
+        if isinstance(state, OpenTrajectory) and (limit := self._limit_met(state)):
+            self._seal(trajectory_id, limit, at, effects)
         self._set_deadline(trajectory_id)
 
-    def _registered(self, state: TrajectoryState) -> bool:
-        return isinstance(state, OpenTrajectory) and state.registration is not None
+    def _limit_met(self, state: OpenTrajectory) -> SealReason | None:
+        """The limit at which a registered trajectory is sealed, where it has reached one."""
+        if state.registration is None:
+            return None
+        limits = self._rules_of(state).seal
+        steps = self._steps.get(state.trajectory_id, {})
+        if 0 < limits.max_steps <= len(steps):
+            return "max_steps"
+        if 0 < limits.max_tokens <= self._sampled.of(state.trajectory_id, steps):
+            return "max_tokens"
+        return None
 
     def _drop_foreign_steps(
         self, before: OpenTrajectory, event: TrajectoryRegistered, effects: Effects
@@ -148,6 +161,7 @@ class TrajectoryProcessor:
                 effects.outputs.append(step_letter(step, stored, "prompt_mismatch", detail, self._partition))
                 effects.writes[_step_key(event.trajectory_id, step_id)] = None
                 del steps[step_id]
+                self._sampled.forget(event.trajectory_id)
 
     def _meet_deadlines(self, at: Moment, effects: Effects) -> None:
         for trajectory_id in self._deadlines.pop_due(at.log_ms):
@@ -219,6 +233,7 @@ class TrajectoryProcessor:
 
     def _take_steps(self, trajectory_id: str) -> dict[str, StoredStep]:
         self._last_step_ms.pop(trajectory_id, None)
+        self._sampled.forget(trajectory_id)
         return self._steps.pop(trajectory_id, {})
 
     def _set_deadline(self, trajectory_id: str) -> None:

@@ -103,7 +103,7 @@ def seal(
 
 
 def revised(closed: ClosedTrajectory, at: Moment) -> OutRecord:
-    """The event that says what the trajectory's rewards are now."""
+    """The event that says what the trajectory's rewards are now, and what came too late."""
     registration = closed.registration
     event = TrajectoryRevised(
         event_id=derived_id("trajectory_revised", closed.trajectory_id, closed.revision),
@@ -117,6 +117,7 @@ def revised(closed: ClosedTrajectory, at: Moment) -> OutRecord:
         rewards=published_rewards(closed.rewards),
         reward=closed.reward,
         revision=closed.revision,
+        late_steps=closed.late_steps,
     )
     return OutRecord.of(TRAJECTORIES, event)
 
@@ -187,6 +188,8 @@ def _outcome(trajectory: OpenTrajectory, reason: SealReason, rules: Rules) -> tu
         return trajectory.completion.outcome, trajectory.completion.reason
     if reason == "max_steps":
         return "errored", f"reached the limit of {rules.seal.max_steps} steps before it was completed"
+    if reason == "max_tokens":
+        return "errored", f"sampled the limit of {rules.seal.max_tokens} tokens before it was completed"
     return "abandoned", f"no event for {rules.seal.idle_timeout_ms} ms of log time"
 
 

@@ -51,6 +51,8 @@ class ClosedTrajectory(msgspec.Struct, frozen=True, tag="closed"):
     completion_id: str | None = None
     """Event id of the completion that counts, or that came too late; None while none came."""
     outcome: Outcome = "succeeded"
+    late_steps: int = 0
+    """Steps that came after the seal."""
 
 
 TrajectoryState = OpenTrajectory | ClosedTrajectory
