@@ -10,6 +10,7 @@ from agentworld.contract.topics import TopicSpec
 from agentworld.platform.log import OutRecord
 from agentworld.platform.memory import InMemoryLog
 from stream_processors.effects import Effects, StateKey, handle, merge_writes
+from stream_processors.feedback.repeating import SOURCES, repeated
 from stream_processors.processors import PROCESSORS
 from stream_processors.rules import RuleSource
 
@@ -54,17 +55,38 @@ class _Line:
                 self._stored[partition][key] = value
 
 
+class _Feedback:
+    """Repeats what the trainer says, as the service does."""
+
+    def __init__(self, log: InMemoryLog) -> None:
+        self._log = log
+        self.start()
+
+    def start(self) -> None:
+        """Read on from what was committed."""
+        self.reader = self._log.reader(SOURCES, group="pipeline.feedback")
+
+    def step(self) -> int:
+        """Repeat what is there; returns the number of records."""
+        records = self.reader.poll(max_records=10_000, timeout_s=0)
+        for record in records:
+            for output in repeated(record, self._log.partitions):
+                self._log.append(output)
+        return len(records)
+
+
 class Pipeline:
     """Feeds the records of `log` through all processors and appends what they write."""
 
     def __init__(self, log: InMemoryLog, rules: RuleSource) -> None:
         self._log = log
+        self._feedback = _Feedback(log)
         self._lines = {name: _Line(name, log, rules) for name in PROCESSORS}
 
     def run(self) -> int:
         """Process until nothing new is in the log; returns how many records were processed."""
         total = 0
-        while processed := sum(line.step() for line in self._lines.values()):
+        while processed := self._feedback.step() + sum(line.step() for line in self._lines.values()):
             total += processed
         return total
 
@@ -78,11 +100,13 @@ class Pipeline:
 
     def commit(self) -> None:
         """Let a restart resume here."""
+        self._feedback.reader.commit()
         for line in self._lines.values():
             line.reader.commit()
 
     def restart(self) -> None:
         """As after a crash: state as it was written, reading from what was committed."""
+        self._feedback.start()
         for line in self._lines.values():
             line.start()
 

@@ -14,6 +14,7 @@ import faust
 from agentworld.contract.errors import Unavailable
 from agentworld.platform.kafka import group_name, topic_name
 from agentworld.platform.settings import KafkaSettings
+from stream_processors.feedback.service import repeat_feedback
 from stream_processors.outbox import Outbox, Submitter
 from stream_processors.processors import PROCESSORS
 from stream_processors.recovery import PromptTables
@@ -57,6 +58,7 @@ class Worker:
     ) -> None:
         self._settings = settings
         self._kafka = kafka
+        self._partitions = partitions
         self._submitter = submitter
         self._rules = rules
         self._tasks: list[asyncio.Task[None]] = []
@@ -74,6 +76,13 @@ class Worker:
         for stage in self.stages:
             self._tasks.append(asyncio.create_task(self._guarded(stage.outbox.run())))
         self._tasks.append(asyncio.create_task(self._guarded(self._tick())))
+        feedback = repeat_feedback(
+            self._kafka,
+            self._submitter,
+            partitions=self._partitions,
+            instance=self._settings.instance,
+        )
+        self._tasks.append(asyncio.create_task(self._guarded(feedback)))
         self.app.finalize()
         try:
             await self.app.maybe_start()

@@ -45,7 +45,8 @@ def advance(
             members=event.members,
         )
         if entry is not None and waiting:
-            return channel, replace(entry, version=event.version, group=group)
+            exempt = entry.exempt or _by_person(event)
+            return channel, replace(entry, version=event.version, group=group, exempt=exempt)
         pending = GroupEntry(
             run_id=event.run_id,
             channel=event.channel,
@@ -55,6 +56,7 @@ def advance(
             since_ms=log_ms,
             group_id=event.group_id,
             group=group,
+            exempt=_by_person(event),
         )
         return replace(channel, arrivals=channel.arrivals + 1), pending
     if entry is None:
@@ -64,8 +66,18 @@ def advance(
     return channel, replace(entry, status="withdrawn", version=event.version, since_ms=log_ms, group=None)
 
 
+def _by_person(event: GroupDecision) -> bool:
+    return event.details.get("given_by_kind") == "person"
+
+
 def batch(
-    channel: ChannelState, taken: Sequence[GroupEntry], *, reason: str, event_time_ms: int, log_ms: int
+    channel: ChannelState,
+    taken: Sequence[GroupEntry],
+    *,
+    reason: str,
+    event_time_ms: int,
+    log_ms: int,
+    rules: Rules,
 ) -> tuple[ChannelState, list[GroupEntry], BatchReady]:
     """Release the waiting groups `taken`, in that order."""
     groups = [entry.group for entry in taken if entry.group is not None]
@@ -98,9 +110,13 @@ def batch(
         policy_version_min=min(versions, default=None),
         policy_version_max=max(versions, default=None),
         reason=reason,
+        details={"rules": rules.digest},
     )
     after = replace(
-        channel, sequence=channel.sequence + 1, last_batch=tuple(entry.group_id for entry in taken)
+        channel,
+        sequence=channel.sequence + 1,
+        last_batch=tuple(entry.group_id for entry in taken),
+        unconsumed=(*channel.unconsumed, batch_id) if rules.batch.max_unconsumed else (),
     )
     return after, [batched(entry, log_ms) for entry in taken], event
 
@@ -108,6 +124,16 @@ def batch(
 def batched(entry: GroupEntry, log_ms: int) -> GroupEntry:
     """The entry of a group that was released."""
     return replace(entry, status="batched", since_ms=log_ms, group=None)
+
+
+def stale(entry: GroupEntry, log_ms: int) -> GroupEntry:
+    """The entry of a group that waited too long."""
+    return replace(entry, status="stale", since_ms=log_ms, group=None)
+
+
+def released_too(channel: ChannelState, before: ChannelState) -> ChannelState:
+    """`channel`, where the record that released its last batch had released `before`'s, too."""
+    return replace(channel, last_batch=(*before.last_batch, *channel.last_batch))
 
 
 def unknown_entry(channel: ChannelState, group_id: str) -> GroupEntry:
@@ -121,6 +147,13 @@ def unknown_entry(channel: ChannelState, group_id: str) -> GroupEntry:
         since_ms=0,
         group_id=group_id,
     )
+
+
+def consumed(channel: ChannelState, batch_id: str) -> ChannelState:
+    """The channel once a trainer has the batch; itself where it does not wait for that."""
+    if batch_id not in channel.unconsumed:
+        return channel
+    return replace(channel, unconsumed=tuple(known for known in channel.unconsumed if known != batch_id))
 
 
 def due_ms(entry: GroupEntry, rules: Rules) -> int | None:

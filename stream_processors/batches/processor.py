@@ -6,11 +6,23 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from agentworld.contract.codec import decode
-from agentworld.contract.events import GroupDecision
-from agentworld.contract.topics import GROUPS, READY_BATCHES
+from agentworld.contract.events import BatchConsumed, GroupDecision, PolicyPublished
+from agentworld.contract.topics import GROUPS, READY_BATCHES, TRAJECTORY_EVENTS
 from agentworld.platform.log import OutRecord, Record
 from agentworld.platform.metrics import counter
-from stream_processors.batches.advance import SOURCE, advance, batch, batched, due_ms, unknown_entry
+from stream_processors.batches.advance import (
+    SOURCE,
+    advance,
+    batch,
+    batched,
+    consumed,
+    due_ms,
+    released_too,
+    stale,
+    unknown_entry,
+)
+from stream_processors.batches.orders import ORDERS
+from stream_processors.batches.staleness import lag_of, stale_verdict
 from stream_processors.batches.state import (
     ChannelState,
     GroupEntry,
@@ -39,6 +51,7 @@ class BatchProcessor:
         self._channels: dict[_ChannelName, ChannelState] = {}
         self._entries: dict[str, GroupEntry] = {}
         self._pending: dict[_ChannelName, dict[str, GroupEntry]] = defaultdict(dict)
+        self._policy_versions: dict[str, int] = {}
         self._deadlines = Deadlines()
 
     @property
@@ -55,6 +68,8 @@ class BatchProcessor:
                 self._clock = decode_clock(value)
             elif key[0] == "channel":
                 self._channels[key[1], key[2]] = decode_channel(value)
+            elif key[0] == "policy":
+                self._policy_versions[key[1]] = int(value)
             else:
                 self._keep(decode_entry(value))
         repairs = Effects()
@@ -73,8 +88,13 @@ class BatchProcessor:
         clock = self._clock.advance(event.event_time_ms)
         time_passed = clock is not self._clock
         self._clock = clock
-        if isinstance(event, GroupDecision):
-            self._apply(event, effects)
+        match event:
+            case GroupDecision():
+                self._apply(event, effects)
+            case BatchConsumed():
+                self._consume(event, effects)
+            case PolicyPublished():
+                self._note_version(event, effects)
         if time_passed:
             self._meet_deadlines(event.event_time_ms, effects)
             effects.writes[CLOCK_KEY] = encode_clock(clock)
@@ -90,7 +110,8 @@ class BatchProcessor:
         effects = Effects()
         for name in sorted(self._pending):
             while self._pending[name]:
-                self._release(name, "flush", event_time_ms, effects)
+                if not self._drop_stale(name, event_time_ms, effects):
+                    self._release(name, "flush", event_time_ms, effects)
         return effects
 
     def _apply(self, event: GroupDecision, effects: Effects) -> None:
@@ -105,8 +126,21 @@ class BatchProcessor:
             return
         self._put_channel(channel, effects)
         self._put(entry, effects)
-        if len(self._pending[name]) >= self._rules.of(*name).batch.groups:
-            self._release(name, "full", event.event_time_ms, effects)
+        self._release_due(name, event.event_time_ms, effects)
+
+    def _consume(self, event: BatchConsumed, effects: Effects) -> None:
+        name = event.run_id, event.channel
+        known = self._channels.get(name)
+        channel = consumed(known, event.batch_id) if known is not None else None
+        if channel is None or channel is known:
+            return
+        self._put_channel(channel, effects)
+        self._release_due(name, event.event_time_ms, effects)
+
+    def _note_version(self, event: PolicyPublished, effects: Effects) -> None:
+        if event.version > self._policy_versions.get(event.policy, -1):
+            self._policy_versions[event.policy] = event.version
+            effects.writes["policy", event.policy] = str(event.version).encode()
 
     def _meet_deadlines(self, event_time_ms: int, effects: Effects) -> None:
         now_ms = self._clock.active_ms
@@ -116,7 +150,7 @@ class BatchProcessor:
             if due is None or due > now_ms:
                 continue
             if entry.status == "pending":
-                self._release((entry.run_id, entry.channel), "linger", event_time_ms, effects)
+                self._release_due((entry.run_id, entry.channel), event_time_ms, effects)
             elif group_id in self._channels[entry.run_id, entry.channel].last_batch:
                 # The last batch's groups stay known: `load` looks for them.
                 self._deadlines.set(group_id, now_ms + self._rules_of(entry).closed_ttl_ms)
@@ -124,16 +158,56 @@ class BatchProcessor:
                 del self._entries[group_id]
                 effects.writes["group", group_id] = None
 
+    def _release_due(self, name: _ChannelName, event_time_ms: int, effects: Effects) -> None:
+        """Release full batches, and short ones after the linger, while the trainer keeps up."""
+        rules = self._rules.of(*name).batch
+        while waiting := self._pending[name]:
+            backlog = len(self._channels[name].unconsumed)
+            if rules.max_unconsumed and backlog >= rules.max_unconsumed:
+                return
+            lingered = rules.linger_ms and any(
+                entry.since_ms + rules.linger_ms <= self._clock.active_ms for entry in waiting.values()
+            )
+            if len(waiting) < rules.groups and not lingered:
+                return
+            if self._drop_stale(name, event_time_ms, effects):
+                continue
+            reason = "full" if len(waiting) >= rules.groups else "linger"
+            self._release(name, reason, event_time_ms, effects)
+
+    def _chosen(self, name: _ChannelName) -> list[GroupEntry]:
+        """The groups that would leave next."""
+        rules = self._rules.of(*name).batch
+        order = ORDERS[rules.order]
+        return sorted(self._pending[name].values(), key=lambda entry: order(entry, rules))[: rules.groups]
+
+    def _drop_stale(self, name: _ChannelName, event_time_ms: int, effects: Effects) -> bool:
+        """Take groups that went stale out of the next batch; True where there were any."""
+        limit = self._rules.of(*name).batch.max_policy_lag
+        found = False
+        for entry in self._chosen(name) if limit >= 0 else ():
+            lag = lag_of(entry, self._policy_versions)
+            if lag is None or lag.versions <= limit or entry.exempt:
+                continue
+            found = True
+            verdict = stale_verdict(entry, lag, limit=limit, event_time_ms=event_time_ms, source=SOURCE)
+            counter("processor_decisions", "type").labels("group_stale").inc()
+            effects.outputs.append(OutRecord.of(TRAJECTORY_EVENTS, verdict))
+            self._put(stale(entry, self._clock.active_ms), effects)
+        return found
+
     def _release(self, name: _ChannelName, reason: str, event_time_ms: int, effects: Effects) -> None:
-        waiting = sorted(self._pending[name].values(), key=lambda entry: entry.arrival)
-        taken = waiting[: self._rules.of(*name).batch.groups]
+        before = self._channels[name]
         channel, entries, event = batch(
-            self._channels[name],
-            taken,
+            before,
+            self._chosen(name),
             reason=reason,
             event_time_ms=event_time_ms,
             log_ms=self._clock.active_ms,
+            rules=self._rules.of(*name),
         )
+        if effects.decisive:  # a second batch by the same record: repaired together
+            channel = released_too(channel, before)
         counter("processor_decisions", "type").labels("batch_ready").inc()
         effects.outputs.append(OutRecord.of(READY_BATCHES, event))
         effects.decisive = True

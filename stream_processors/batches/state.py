@@ -8,7 +8,7 @@ import msgspec
 
 from agentworld.contract.events import BatchGroup
 
-EntryStatus = Literal["pending", "batched", "withdrawn"]
+EntryStatus = Literal["pending", "batched", "withdrawn", "stale"]
 
 
 class ChannelState(msgspec.Struct, frozen=True, tag="channel"):
@@ -21,7 +21,10 @@ class ChannelState(msgspec.Struct, frozen=True, tag="channel"):
     arrivals: int = 0
     """Groups that ever became ready: numbers them in order of readiness."""
     last_batch: tuple[str, ...] = ()
-    """Group ids of the last batch. Written first, so that a decision cut off half-way is repaired."""
+    """Group ids of what the last record released. Written first, so that a decision cut off half-way is
+    repaired."""
+    unconsumed: tuple[str, ...] = ()
+    """Batch ids that the trainer has not taken, where the run limits how many there may be."""
 
 
 class GroupEntry(msgspec.Struct, frozen=True, tag="group"):
@@ -39,6 +42,8 @@ class GroupEntry(msgspec.Struct, frozen=True, tag="group"):
     group_id: str
     group: BatchGroup | None = None
     """While pending."""
+    exempt: bool = False
+    """A person released it: it does not go stale."""
 
 
 encode_state = msgspec.json.Encoder().encode
