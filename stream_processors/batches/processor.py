@@ -52,6 +52,8 @@ class BatchProcessor:
         self._entries: dict[str, GroupEntry] = {}
         self._pending: dict[_ChannelName, dict[str, GroupEntry]] = defaultdict(dict)
         self._policy_versions: dict[str, int] = {}
+        self._released_now: set[_ChannelName] = set()
+        """Channels of which the record in hand has released a batch."""
         self._deadlines = Deadlines()
 
     @property
@@ -85,6 +87,7 @@ class BatchProcessor:
         event = decode(self.source, record.value)
         counter("processor_events", "agent", "type").labels("batch", type(event).__name__).inc()
         effects = Effects()
+        self._released_now.clear()
         clock = self._clock.advance(event.event_time_ms)
         time_passed = clock is not self._clock
         self._clock = clock
@@ -206,8 +209,9 @@ class BatchProcessor:
             log_ms=self._clock.active_ms,
             rules=self._rules.of(*name),
         )
-        if effects.decisive:  # a second batch by the same record: repaired together
+        if name in self._released_now:  # a second batch by the same record: repaired together
             channel = released_too(channel, before)
+        self._released_now.add(name)
         counter("processor_decisions", "type").labels("batch_ready").inc()
         effects.outputs.append(OutRecord.of(READY_BATCHES, event))
         effects.decisive = True

@@ -8,7 +8,14 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentworld.contract.events import BatchReady, Event, GroupReady, TrajectorySealed
+from agentworld.contract.events import (
+    BatchConsumed,
+    BatchReady,
+    Event,
+    GroupReady,
+    PolicyPublished,
+    TrajectorySealed,
+)
 from agentworld.contract.topics import (
     GROUPS,
     READY_BATCHES,
@@ -22,6 +29,7 @@ from agentworld.platform.memory import InMemoryLog
 from stream_processors.effects import CLOCK_KEY, StateKey, merge_writes
 from stream_processors.pipeline import Pipeline, tick
 from stream_processors.processors import PROCESSORS
+from stream_processors.rules import Rules
 from tests.support.rules import rules as limits
 from tests.unit.stream_processors.rollouts import T0_MS, Rollout, read
 from tests.unit.stream_processors.test_trajectory_tree import busy_agent
@@ -162,11 +170,78 @@ def test_state_writes_cut_off_anywhere_and_records_read_again_decide_the_same(
     assert all(member.steps == 3 and member.clean for group in batch.groups for member in group.members)
 
 
-def _through_a_crash(name: str, inputs: list[Record], data: st.DataObject) -> list[Record]:
+@relaxed
+@given(st.data())
+def test_a_crash_under_back_pressure_and_staleness_batches_each_group_once(data: st.DataObject) -> None:
+    rules = limits(batch_groups=2, batch_max_unconsumed=1, batch_max_policy_lag=2, batch_linger_ms=2_000)
+    log = InMemoryLog(partitions=1)
+    waiting = [Rollout(f"{name}0", name, rollouts=1) for name in "abcdefgh"]
+    ready = run([event for one in waiting for event in one.whole(1)]).records(GROUPS.name)
+    decisions = [event for event in read(GROUPS, ready) if isinstance(event, GroupReady)]
+    consumed = 0
+    for event in (*decisions[:5], None, version(5), *decisions[5:7], None, version(9), None, decisions[7]):
+        known = _batches(rules, log.records(GROUPS.name))
+        if event is not None:
+            log.append(OutRecord.of(GROUPS, event, partition=0))
+        elif len(known) > consumed:
+            log.append(OutRecord.of(GROUPS, taken(known[consumed]), partition=0))
+            consumed += 1
+    expected = _batches(rules, log.records(GROUPS.name))
+    assert len(expected) >= 3
+    got = read(READY_BATCHES, _through_a_crash("batch", log.records(GROUPS.name), data, rules))
+    assert {e.batch_id for e in got if isinstance(e, BatchReady)} == {e.batch_id for e in expected}
+    groups = [group.group_id for batch in expected for group in batch.groups]
+    assert len(groups) == len(set(groups))
+
+
+def _batches(rules: Rules, records: list[Record]) -> list[BatchReady]:
+    processor = PROCESSORS["batch"](0, rules)
+    times = [T0_MS + 10_000 + 1_000 * second for second in range(1, 6)]
+    outputs = [
+        output
+        for record in [*records, *_ticks(GROUPS, times)]
+        for output in processor.process(record).outputs
+        if output.topic == READY_BATCHES.name
+    ]
+    log = InMemoryLog(partitions=1)
+    for output in outputs:
+        log.append(output)
+    return [e for e in read(READY_BATCHES, log.records(READY_BATCHES.name)) if isinstance(e, BatchReady)]
+
+
+def version(number: int) -> PolicyPublished:
+    return PolicyPublished(
+        event_id=f"version-{number}",
+        event_time_ms=T0_MS,
+        source="trainer",
+        policy="default",
+        version=number,
+        weights_uri="file:///w",
+        digest="sha256:00",
+    )
+
+
+def taken(batch: BatchReady) -> BatchConsumed:
+    return BatchConsumed(
+        event_id=f"taken-{batch.batch_id}",
+        event_time_ms=T0_MS,
+        source="trainer",
+        batch_id=batch.batch_id,
+        run_id=batch.run_id,
+        channel=batch.channel,
+        consumer="verl-0",
+        policy="default",
+        policy_version=1,
+    )
+
+
+def _through_a_crash(
+    name: str, inputs: list[Record], data: st.DataObject, rules: Rules = RULES
+) -> list[Record]:
     """Outputs of one processor that dies once while writing state, as the next one reads them."""
     out = InMemoryLog(partitions=1)
     stored: dict[StateKey, bytes] = {}
-    processor = PROCESSORS[name](0, RULES)
+    processor = PROCESSORS[name](0, rules)
     times = [T0_MS + 10_000 + 1_000 * second for second in range(1, 6)]
     records = [*inputs, *_ticks(processor.source, times)]
     at = data.draw(st.integers(0, len(records) - 1), label=f"{name} dies at")
@@ -183,7 +258,7 @@ def _through_a_crash(name: str, inputs: list[Record], data: st.DataObject) -> li
             pending = []
     writes = merge_writes(pending)
     _apply(stored, writes[: data.draw(st.integers(0, len(writes)), label=f"{name} writes cut at")])
-    processor = PROCESSORS[name](0, RULES)
+    processor = PROCESSORS[name](0, rules)
     _apply(stored, list(processor.load(dict(stored)).writes.items()))
     for record in records[back:]:
         for output in processor.process(record).outputs:
