@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from agentworld.contract.events import ClockTicked
+from agentworld.contract.ids import derived_id
+from agentworld.contract.topics import TopicSpec
+
 MAX_CLOCK_STEP_MS = 5_000
 """Most that one event moves log time. While anything is open a tick stands in the log every second
 or so; a longer silence means that nothing was there to write, and nobody's patience ran out in it."""
@@ -31,3 +35,13 @@ class Clock(msgspec.Struct, frozen=True):
 
 encode_clock = msgspec.json.Encoder().encode
 decode_clock = msgspec.json.Decoder(Clock).decode
+
+
+def clock_ticked(source: TopicSpec, partition: int, now_ms: int) -> ClockTicked:
+    """The event that carries time to `now_ms` in a partition; equal calls give equal events."""
+    return ClockTicked(
+        event_id=derived_id("clock_ticked", source.name, partition, now_ms),
+        event_time_ms=now_ms,
+        source="stream-processors.clock",
+        partition=partition,
+    )

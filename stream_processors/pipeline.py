@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentworld.contract.events import ClockTicked
-from agentworld.contract.ids import derived_id
 from agentworld.contract.topics import TopicSpec
 from agentworld.platform.log import OutRecord
 from agentworld.platform.memory import InMemoryLog
+from stream_processors.clock import clock_ticked
 from stream_processors.effects import Effects, StateKey, handle, merge_writes
 from stream_processors.feedback.repeating import SOURCES, repeated
 from stream_processors.processors import PROCESSORS
@@ -121,10 +120,4 @@ class Pipeline:
 
 def tick(source: TopicSpec, partition: int, now_ms: int) -> OutRecord:
     """The record that carries time to `now_ms` in a partition; equal calls give equal records."""
-    event = ClockTicked(
-        event_id=derived_id("clock_ticked", source.name, partition, now_ms),
-        event_time_ms=now_ms,
-        source="stream-processors.clock",
-        partition=partition,
-    )
-    return OutRecord.of(source, event, partition=partition)
+    return OutRecord.of(source, clock_ticked(source, partition, now_ms), partition=partition)

@@ -72,6 +72,9 @@ def up(
     ] = None,
     gateways: Annotated[int, typer.Option(min=1, max=16)] = 1,
     processors: Annotated[int, typer.Option(min=1, max=16)] = 1,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Rules of each run (docs/rules.md).")
+    ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The gateway's, where it is free.")] = 8700,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Leave it running in the background.")
@@ -83,9 +86,16 @@ def up(
         from infra.local import foreground  # noqa: PLC0415
         from infra.local.options import StackOptions  # noqa: PLC0415
         from infra.local.table import print_status  # noqa: PLC0415
+        from stream_processors.rule_book import RuleBook  # noqa: PLC0415
+        from stream_processors.rules import Rules  # noqa: PLC0415
 
+        environment = {}
+        if rules is not None:
+            RuleBook.read(rules, Rules())
+            environment["AGENTWORLD_PROCESSORS_RULES_FILE"] = str(rules.absolute())
         options = StackOptions(
             data_dir=data_dir,
+            environment=environment,
             broker=broker.value,
             kafka=kafka,
             clickhouse=clickhouse,

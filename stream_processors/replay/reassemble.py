@@ -22,6 +22,7 @@ from agentworld.contract.events import (
 )
 from agentworld.contract.topics import TRAJECTORIES, TRAJECTORY_EVENTS
 from agentworld.platform.log import OutRecord, Record
+from stream_processors.clock import MAX_CLOCK_STEP_MS, clock_ticked
 from stream_processors.replay.renamed import Renaming
 from stream_processors.replay.run import ReplayRun
 from stream_processors.replay.selection import Selection
@@ -52,6 +53,8 @@ class Reassembly:
         self._run = run
         self._versions = sorted(versions, key=lambda event: (event.event_time_ms, event.event_id))
         self._told: dict[int, int] = defaultdict(int)
+        self._last: dict[int, Record] = {}
+        self._latest_ms: dict[int, int] = defaultdict(int)
         self._verdicts = verdicts
         self._trajectories: set[str] = set()
         self._processors: dict[int, TrajectoryProcessor] = {}
@@ -87,8 +90,24 @@ class Reassembly:
             for output in effects.outputs:
                 if output.topic == TRAJECTORIES.name:
                     await self._feed(record, output, place_of)
+            self._last[record.partition] = dataclasses.replace(record, value=None)
+            self._latest_ms[record.partition] = max(self._latest_ms[record.partition], event.event_time_ms)
             if isinstance(event, ClockTicked):
                 self._run.take(record, event)
+        await self._let_grace_pass(place_of)
+
+    async def _let_grace_pass(self, place_of: PlaceOf) -> None:
+        """The log ends, and with it time: seal what is complete. What is not stays open."""
+        rules = self._rules.of(self._renaming.into, self._selection.channel or "train")
+        for partition, processor in sorted(self._processors.items()):
+            last, now_ms = self._last[partition], self._latest_ms[partition]
+            for elapsed_ms in range(0, rules.seal.grace_ms + 2 * MAX_CLOCK_STEP_MS, MAX_CLOCK_STEP_MS):
+                event = clock_ticked(TRAJECTORY_EVENTS, partition, now_ms + elapsed_ms)
+                tick = dataclasses.replace(last, value=encode(event))
+                for output in processor.process(tick).outputs:
+                    if output.topic == TRAJECTORIES.name:
+                        await self._feed(tick, output, place_of)
+                self._run.take(tick, event)
 
     async def _feed(self, record: Record, output: OutRecord, place_of: PlaceOf) -> None:
         event = decode(TRAJECTORIES, output.value)

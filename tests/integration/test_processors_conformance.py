@@ -9,18 +9,33 @@ from typing import Any, Protocol
 import pytest
 
 from agentworld.contract.events import (
+    BatchConsumed,
     BatchReady,
     Event,
     GroupExpired,
+    GroupHeld,
     GroupReady,
+    GroupRejected,
     GroupRevised,
+    PolicyPublished,
     TrajectoryRevised,
     TrajectorySealed,
+    VerdictGiven,
 )
-from agentworld.contract.topics import GROUPS, READY_BATCHES, TRAJECTORIES, TRAJECTORY_EVENTS, TopicSpec
+from agentworld.contract.ids import derived_id
+from agentworld.contract.topics import (
+    GROUPS,
+    POLICY_VERSIONS,
+    READY_BATCHES,
+    TRAINING_EVENTS,
+    TRAJECTORIES,
+    TRAJECTORY_EVENTS,
+    TopicSpec,
+)
 from agentworld.platform.log import OutRecord, Record
 from agentworld.platform.memory import InMemoryLog
 from stream_processors.pipeline import Pipeline
+from stream_processors.rule_book import RuleBook
 from tests.support.rules import rules
 from tests.unit.stream_processors.rollouts import Rollout, read
 from tests.unit.stream_processors.running import KafkaPlane, now_ms
@@ -31,6 +46,24 @@ LIMITS: dict[str, Any] = {
     "group_deadline_ms": 5_000,
     "batch_groups": 2,
 }
+
+
+RULES = """
+[[run]]
+match = "curated-*"
+[run.batch]
+groups = 1
+max_unconsumed = 1
+[[run.curation]]
+rule = "review"
+
+[[run]]
+match = "lagging"
+[run.batch]
+groups = 1
+max_unconsumed = 1
+max_policy_lag = 2
+"""
 
 
 class Plane(Protocol):
@@ -54,7 +87,7 @@ class MemoryPlane:
 
     def __init__(self) -> None:
         self.log = InMemoryLog()
-        self.pipeline = Pipeline(self.log, rules(**LIMITS))
+        self.pipeline = Pipeline(self.log, RuleBook.parse(RULES, rules(**LIMITS)))
         self.clock_ms = now_ms()
 
     def publish(self, *events: Event) -> None:
@@ -98,14 +131,17 @@ def plane(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Plane]:
     if request.param == "memory":
         yield MemoryPlane()
         return
-    with KafkaPlane(request.getfixturevalue(f"{request.param}_kafka"), tmp_path, **LIMITS) as kafka:
+    book = tmp_path / "rules.toml"
+    book.write_text(RULES)
+    limits = LIMITS | {"rules_file": book}
+    with KafkaPlane(request.getfixturevalue(f"{request.param}_kafka"), tmp_path, **limits) as kafka:
         kafka.start_worker()
         yield kafka
 
 
-def _rollouts(prompt: str, n: int, size: int | None = None) -> list[Rollout]:
+def _rollouts(prompt: str, n: int, size: int | None = None, *, run_id: str = "run") -> list[Rollout]:
     return [
-        Rollout(f"{prompt}-{index}", prompt, rollouts=size or n, start_ms=now_ms() + index)
+        Rollout(f"{prompt}-{index}", prompt, rollouts=size or n, run_id=run_id, start_ms=now_ms() + index)
         for index in range(n)
     ]
 
@@ -148,12 +184,16 @@ def test_what_cannot_be_used_is_dead_lettered_with_its_reason_and_late_rewards_r
     plane.publish_bytes(poison)
     plane.until(GROUPS, GroupReady, 1)
     plane.publish(good.reward(0.75), good.step(7), good.step(7))
-    [revised] = plane.until(TRAJECTORIES, TrajectoryRevised, 1)
-    [group] = plane.until(GROUPS, GroupRevised, 1)
-    assert isinstance(revised, TrajectoryRevised)
-    assert isinstance(group, GroupRevised)
-    assert revised.reward == 0.75
-    assert sorted((m.reward or 0.0) for m in group.members) == [0.0, 0.75]
+    rewarded, marked = plane.until(TRAJECTORIES, TrajectoryRevised, 2)
+    assert isinstance(rewarded, TrajectoryRevised)
+    assert isinstance(marked, TrajectoryRevised)
+    assert (rewarded.reward, rewarded.late_steps) == (0.75, 0)
+    assert (marked.reward, marked.late_steps) == (0.75, 1)
+    groups = plane.until(GROUPS, GroupRevised, 2)
+    assert [e.reason for e in groups if isinstance(e, GroupRevised)] == ["reward_revised", "late_step"]
+    newest = groups[-1]
+    assert isinstance(newest, GroupRevised)
+    assert sorted((m.reward or 0.0) for m in newest.members) == [0.0, 0.75]
     letters = plane.letters(TRAJECTORY_EVENTS, 4)
     reasons = sorted(dict(letter.headers)["dlq-reason"].decode() for letter in letters)
     # The foreign step lands in the other prompt's partition, or in the same one.
@@ -169,3 +209,90 @@ def test_a_group_that_never_completes_expires(plane: Plane) -> None:
     assert isinstance(expired, GroupExpired)
     assert "1 of 4" in expired.reason
     assert [member.trajectory_id for member in expired.members] == ["lonely-0"]
+
+
+def _verdict(rollout: Rollout, decision: Any) -> VerdictGiven:
+    return VerdictGiven(
+        event_id=derived_id("verdict", rollout.group_id, decision),
+        event_time_ms=now_ms(),
+        source="console",
+        prompt_id=rollout.prompt_id,
+        group_id=rollout.group_id,
+        decision=decision,
+        given_by="ada",
+    )
+
+
+def _published(version: int) -> PolicyPublished:
+    return PolicyPublished(
+        event_id=derived_id("published", version),
+        event_time_ms=now_ms(),
+        source="trainer",
+        policy="default",
+        version=version,
+        weights_uri="file:///w",
+        digest="sha256:00",
+    )
+
+
+def _consumed(batch: BatchReady) -> BatchConsumed:
+    return BatchConsumed(
+        event_id=derived_id("consumed", batch.batch_id),
+        event_time_ms=now_ms(),
+        source="trainer",
+        batch_id=batch.batch_id,
+        run_id=batch.run_id,
+        channel=batch.channel,
+        consumer="verl-0",
+        policy="default",
+        policy_version=1,
+    )
+
+
+def test_what_people_and_the_trainer_say_decides_what_is_batched(plane: Plane) -> None:
+    """Held until a person speaks; one batch at a time; what went stale meanwhile does not leave."""
+    groups = {name: _rollouts(name, 1, run_id="curated-1")[0] for name in ("yes", "no", "behind", "stale")}
+    for rollout in groups.values():
+        plane.publish(*rollout.whole(1))
+    held = plane.until(GROUPS, GroupHeld, 4)
+    assert {event.decided_by for event in held if isinstance(event, GroupHeld)} == {"review"}
+    plane.publish(_verdict(groups["yes"], "accept"), _verdict(groups["no"], "reject"))
+    [first] = plane.until(READY_BATCHES, BatchReady, 1)
+    assert isinstance(first, BatchReady)
+    assert [group.prompt_id for group in first.groups] == ["yes"]
+    [rejected] = plane.until(GROUPS, GroupRejected, 1)
+    assert isinstance(rejected, GroupRejected)
+    assert (rejected.prompt_id, rejected.decided_by) == ("no", "ada")
+    plane.publish(_verdict(groups["behind"], "accept"))
+    plane.until(GROUPS, GroupReady, 2)
+    plane.settle()
+    assert len([e for e in plane.events(READY_BATCHES) if isinstance(e, BatchReady)]) == 1
+    plane.publish_bytes(OutRecord.of(TRAINING_EVENTS, _consumed(first)))
+    _, second = plane.until(READY_BATCHES, BatchReady, 2)
+    assert isinstance(second, BatchReady)
+    assert [group.prompt_id for group in second.groups] == ["behind"]
+
+
+def test_a_group_that_goes_stale_behind_the_trainer_is_rejected_and_not_batched(plane: Plane) -> None:
+    uncurated = _rollouts("fresh", 1, run_id="run")[0]
+    fresh, stale = (
+        Rollout(f"{name}-0", name, rollouts=1, run_id="lagging", start_ms=now_ms()) for name in ("f", "s")
+    )
+    plane.publish(*uncurated.whole(1), *fresh.whole(1))
+    [first] = plane.until(READY_BATCHES, BatchReady, 1)
+    assert isinstance(first, BatchReady)
+    plane.publish(*stale.whole(1))
+    plane.until(GROUPS, GroupReady, 3)
+    plane.publish_bytes(OutRecord.of(POLICY_VERSIONS, _published(9)))
+    published = plane.until(GROUPS, PolicyPublished, 1)
+    assert {e.version for e in published if isinstance(e, PolicyPublished)} == {9}
+    plane.publish_bytes(OutRecord.of(TRAINING_EVENTS, _consumed(first)))
+    [rejected] = plane.until(GROUPS, GroupRejected, 1)
+    assert isinstance(rejected, GroupRejected)
+    assert (rejected.prompt_id, rejected.decided_by, rejected.details["newest_version"]) == (
+        "s",
+        "staleness",
+        9,
+    )
+    plane.settle()
+    assert [e.run_id for e in plane.events(READY_BATCHES) if isinstance(e, BatchReady)] == ["lagging"]

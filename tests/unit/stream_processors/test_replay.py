@@ -78,6 +78,16 @@ def test_the_same_log_and_rules_give_byte_identical_batches(assemble: bool) -> N
     assert in_other_collection.digest == first.digest
 
 
+def test_what_was_complete_when_the_log_ends_is_sealed_whatever_the_grace() -> None:
+    bench = collected()
+    patient = limits(grace_ms=30_000, batch_groups=2)
+    outcome = run(bench, assemble=True, rules=patient)
+    assert outcome.replayed.trajectories == 12
+    left = [prompt for batch in shape(outcome.replayed.batches) for prompt, _ in batch]
+    assert len(left) == 4
+    assert {d.prompt_id for d in outcome.replayed.decisions} == set("abcdef")
+
+
 def test_a_replay_of_trajectories_refers_to_the_records_that_are_there() -> None:
     bench = collected()
     for batch in run(bench).replayed.batches:
