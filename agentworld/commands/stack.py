@@ -73,7 +73,12 @@ def up(
     gateways: Annotated[int, typer.Option(min=1, max=16)] = 1,
     processors: Annotated[int, typer.Option(min=1, max=16)] = 1,
     rules: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rules of each run (docs/rules.md).")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            envvar="AGENTWORLD_PROCESSORS_RULES_FILE",
+            help="Rules of each run (TOML; docs/rules.md, infra/rules.example.toml).",
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The gateway's, where it is free.")] = 8700,
     detach: Annotated[
@@ -85,23 +90,19 @@ def up(
     with _clear_errors():
         from infra.local import foreground  # noqa: PLC0415
         from infra.local.options import StackOptions  # noqa: PLC0415
+        from infra.local.rules_file import check_rules_file  # noqa: PLC0415
         from infra.local.table import print_status  # noqa: PLC0415
-        from stream_processors.rule_book import RuleBook  # noqa: PLC0415
-        from stream_processors.rules import Rules  # noqa: PLC0415
 
-        environment = {}
-        if rules is not None:
-            RuleBook.read(rules, Rules())
-            environment["AGENTWORLD_PROCESSORS_RULES_FILE"] = str(rules.absolute())
+        check_rules_file(rules)
         options = StackOptions(
             data_dir=data_dir,
-            environment=environment,
             broker=broker.value,
             kafka=kafka,
             clickhouse=clickhouse,
             upstream_url=upstream,
             gateways=gateways,
             processors=processors,
+            rules=rules.absolute() if rules else None,
             gateway_port=port,
         )
         if detach:

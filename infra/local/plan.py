@@ -135,6 +135,8 @@ def _processor(options: StackOptions, data_dir: Path, index: int, choose: Choose
         "AGENTWORLD_PROCESSORS_HEALTH_PORT": str(port),
         "AGENTWORLD_PROCESSORS_DATA_DIR": str(data_dir / "processors" / str(index)),
     }
+    if options.rules is not None:
+        environment["AGENTWORLD_PROCESSORS_RULES_FILE"] = str(options.rules.absolute())
     name = _numbered("processors", index, options.processors)
     return ServiceSpec(name, "stream_processors", port, environment, reads_log=True)
 

@@ -24,6 +24,7 @@ from infra.local.embedded_broker import EmbeddedBroker
 from infra.local.options import StackOptions
 from infra.local.plan import StackPlan, plan_stack
 from infra.local.ports import PortLeases
+from infra.local.rules_file import check_rules_file
 from infra.local.state import (
     DirectoryLock,
     ProcessState,
@@ -84,8 +85,10 @@ class LocalStack:
     def start(self) -> None:
         """Return when everything is healthy.
 
-        Raises `StackRuns` where the directory is in use, `LaunchError` or `Unavailable` saying what to do.
+        Raises `InvalidInput` for a rules file that makes no sense, `StackRuns` where the directory is in
+        use, `LaunchError` or `Unavailable` saying what to do.
         """
+        check_rules_file(self.options.rules)
         self._lock.acquire()
         try:
             self._recover()
