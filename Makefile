@@ -7,7 +7,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 SPEC := pyproject.toml constraints.txt infra/local/noida.txt
 
-.PHONY: help up demo test chaos unit test-agents test-faults check format kafka tools constraints clean
+.PHONY: help up demo test test-kills chaos soak unit test-agents test-faults check format kafka tools constraints clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -21,8 +21,14 @@ demo: .venv/.demo ## The stack and the quickstart recipe: calls become groups, a
 test: .venv/.dev tools ## All tests but the kill tests, on the fake, the embedded broker and real Apache Kafka
 	$(PYTEST) tests -m 'not chaos' -n $(JOBS) --dist loadfile
 
-chaos: .venv/.dev tools ## Kill each process under load, on the embedded broker and Apache Kafka
+test-kills: .venv/.dev tools ## Kill each process under load, on the embedded broker and Apache Kafka
 	$(PYTEST) tests -m chaos -n $(JOBS)
+
+chaos: .venv/.dev tools ## Faults under load on Apache Kafka, and an audit of all data; SEED=n repeats a run
+	$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED))
+
+soak: .venv/.dev tools ## The same for MINUTES=n
+	$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 unit: .venv/.dev ## The tests that need no process beside them
 	$(PYTEST) tests/unit tests/contract

@@ -70,12 +70,14 @@ class AgentWorld:
         rollout_index: int | None = None,
         round: int = 0,
         policy: str | None = None,
+        replaces: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Trajectory:
         """One rollout of the task `prompt_id`; enter it to register it.
 
         `rollouts` is how many trajectories its group waits for; what is not given is the gateway's
-        configured default. Raises `InvalidInput` on a name that cannot stand in a path.
+        configured default. `replaces` is the trajectory id of a lost rollout (`RolloutWanted`). Raises
+        `InvalidInput` on a name that cannot stand in a path.
         """
         fields = {
             "run_id": run_id,
@@ -83,6 +85,7 @@ class AgentWorld:
             "rollout_index": rollout_index,
             "round": round,
             "policy": policy,
+            "replaces_trajectory_id": replaces,
         }
         registration = {
             "channel": check_name(channel, "channel"),

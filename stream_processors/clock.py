@@ -8,9 +8,10 @@ from agentworld.contract.events import ClockTicked
 from agentworld.contract.ids import derived_id
 from agentworld.contract.topics import TopicSpec
 
-MAX_CLOCK_STEP_MS = 5_000
+MAX_CLOCK_STEP_MS = 1_500
 """Most that one event moves log time. While anything is open a tick stands in the log every second
-or so; a longer silence means that nothing was there to write, and nobody's patience ran out in it."""
+or so; a longer silence means that nothing could be written, and nobody's patience ran out in it. After a
+broker's outage the first tick must not use up a grace in which other gateways' spools still drain."""
 
 
 class Clock(msgspec.Struct, frozen=True):

@@ -43,7 +43,7 @@ class ProcessorSettings(BaseSettings):
     """Log time after which a waiting group is released in a short batch; 0: never short."""
     reward_name: str = "reward"
     """Which named reward trains."""
-    clock_interval_ms: int = Field(default=1_000, gt=0)
+    clock_interval_ms: int = Field(default=1_000, gt=0, le=1_000)
     """How often time is carried forward in a partition while something there is open."""
     closed_ttl_ms: int = Field(default=6 * 3_600_000, gt=0)
     """Log time for which sealed trajectories, decided groups and batched groups are remembered, so

@@ -59,10 +59,14 @@ class StackProcess:
         return self._supervised.restarts
 
     def kill(self) -> None:
-        """kill -9, as a crash does it; returns when it is dead. The supervisor starts it again."""
+        """kill -9, as a crash does it; returns when it is dead. The supervisor starts it again, at once.
+
+        A process that is killed often on purpose is not given up as one that cannot work.
+        """
         pid = self.pid
         if pid is None:
             return
+        self._supervised.deaths.clear()
         os.kill(pid, signal.SIGKILL)
         while self._supervised.unit.pid == pid:
             time.sleep(0.01)
@@ -184,6 +188,11 @@ class LocalStack:
     def process_names(self) -> list[str]:
         """`gateway` or `gateway-0`, …, `processors`, `sink`, `clickhouse`, `broker`."""
         return [supervised.unit.name for supervised in self._started()[1].supervised]
+
+    def environment_of(self, name: str) -> dict[str, str]:
+        """What a service was started with, e.g. to start another one like it. Raises `KeyError`."""
+        by_name = {spec.name: spec for spec in self._started()[0].services}
+        return os.environ | dict(by_name[name].environment)
 
     def process(self, name: str) -> StackProcess:
         """One process by name. Raises `KeyError`."""

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Self
 
 import openai
 
@@ -97,20 +98,40 @@ class WorkspaceFailed(Exception):
 def run(plan: Plan, *, on_result: Callable[[RolloutResult], None] = lambda _: None) -> RunSummary:
     """Run all rollouts, `plan.concurrency` at a time. A rollout that fails is a result, not an error."""
     began = time.monotonic()
-    world = AgentWorld(plan.gateway_url)
-    client = openai.OpenAI(base_url=plan.gateway_url, api_key="unused", max_retries=0, timeout=60)
     jobs = [
         (problem, index) for problem in make_problems(plan.seed, plan.tasks) for index in range(plan.rollouts)
     ]
 
     def one(job: tuple[Problem, int]) -> RolloutResult:
-        result = _rollout(plan, world, client, *job)
+        result = runner.rollout(*job)
         on_result(result)
         return result
 
-    with client, ThreadPoolExecutor(plan.concurrency, thread_name_prefix="rollout") as pool:
+    with Runner(plan) as runner, ThreadPoolExecutor(plan.concurrency, thread_name_prefix="rollout") as pool:
         results = tuple(pool.map(one, jobs))
     return RunSummary(plan.run_id, plan.tasks, results, time.monotonic() - began)
+
+
+class Runner:
+    """Runs single rollouts of a plan, from any thread."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._world = AgentWorld(plan.gateway_url)
+        self._client = openai.OpenAI(base_url=plan.gateway_url, api_key="unused", max_retries=0, timeout=60)
+
+    def __enter__(self) -> Self:
+        self._client.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.__exit__(kind, error, trace)
+
+    def rollout(self, problem: Problem, index: int, *, replaces: str | None = None) -> RolloutResult:
+        """One rollout, in the place of the lost trajectory `replaces`. One that fails is a result, too."""
+        return _rollout(self._plan, self._world, self._client, problem, index, replaces)
 
 
 def _start_workspace(rng: random.Random, crash_rate: float) -> None:
@@ -129,7 +150,12 @@ def _score(agent: Agent, problem: Problem, attempt: Attempt, *, seed: int) -> tu
 
 
 def _rollout(
-    plan: Plan, world: AgentWorld, client: openai.OpenAI, problem: Problem, index: int
+    plan: Plan,
+    world: AgentWorld,
+    client: openai.OpenAI,
+    problem: Problem,
+    index: int,
+    replaces: str | None,
 ) -> RolloutResult:
     rng = random.Random(f"{plan.seed}/{problem.prompt_id}/{index}")
     attempt, streamed = Attempt(), rng.random() < 0.5
@@ -139,6 +165,7 @@ def _rollout(
         channel=plan.channel,
         rollouts=plan.rollouts,
         rollout_index=index,
+        replaces=replaces,
         metadata={"data_source": "quickstart", "answer": problem.answer},
     )
     ending: Ending

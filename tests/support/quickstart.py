@@ -26,7 +26,8 @@ SHORT_WAITS = {
 
 @contextlib.contextmanager
 def stack_with_engine(root: Path, **options: object) -> Iterator[tuple[LocalStack, EngineProcess]]:
-    """A stack in front of the demo engine."""
+    """A stack in front of the demo engine. Options in capitals are environment variables of its services."""
+    environment = {name: str(value) for name, value in options.items() if name.isupper()}
     root.mkdir(parents=True, exist_ok=True)
     with (
         engine_process(root / "journal.jsonl", log_path=root / "engine.log") as engine,
@@ -37,8 +38,8 @@ def stack_with_engine(root: Path, **options: object) -> Iterator[tuple[LocalStac
                 # Never the default ports: what a broken-off run left behind must not find this one.
                 kafka_port=free_port(),
                 gateway_port=free_port(),
-                environment=SHORT_WAITS,
-                **options,  # type: ignore[arg-type]
+                environment=SHORT_WAITS | environment,
+                **{name: value for name, value in options.items() if name.islower()},  # type: ignore[arg-type]
             )
         ) as stack,
     ):

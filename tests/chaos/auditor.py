@@ -1,0 +1,154 @@
+"""Compares what clients were answered with what arrived. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from agentworld.contract.codec import encode
+from agentworld.contract.events import TrajectorySealed
+from tests.chaos.arrived import Arrived
+from tests.chaos.expected import Expected, Rollout
+
+VIOLATIONS = ("lost", "duplicated", "misordered", "wrong_group", "ready_twice")
+
+
+@dataclass
+class Audit:
+    """Violations of one phase; `notes` names each of them."""
+
+    groups: int = 0
+    answered: int = 0
+    lost: int = 0
+    """Answered steps, completed rollouts and whole groups that did not arrive, in the log or as rows."""
+    duplicated: int = 0
+    """Steps in two places, trajectories sealed in two ways, rows that stand twice."""
+    misordered: int = 0
+    """Trajectories whose steps stand in another order than they were answered in."""
+    wrong_group: int = 0
+    """Trajectories, steps or members under a group they do not belong to."""
+    ready_twice: int = 0
+    """Groups that were released in two ways, or stand in two batches."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def violations(self) -> int:
+        """All of them."""
+        return sum(getattr(self, name) for name in VIOLATIONS)
+
+    def found(self, violation: str, note: str) -> None:
+        """Count one."""
+        setattr(self, violation, getattr(self, violation) + 1)
+        self.notes.append(f"{violation}: {note}")
+
+
+def audit(expected: Expected, arrived: Arrived) -> Audit:
+    """Judge one phase. An event that stands twice with equal bytes is a redelivery, and none."""
+    result = Audit(groups=len(expected.groups), answered=expected.answers)
+    seals = _once(expected.run_id, arrived.seals, result)
+    rollouts = {rollout.trajectory_id: rollout for rollout in expected.rollouts}
+    for rollout in expected.rollouts:
+        _audit_rollout(rollout, seals.get(rollout.trajectory_id), result)
+    for seal in seals.values():
+        rollout_of = rollouts.get(seal.trajectory_id)
+        if rollout_of is None:
+            result.found("wrong_group", f"{seal.trajectory_id} is nobody's, and sealed in {expected.run_id}")
+        elif seal.group_id != rollout_of.group_id:
+            result.found("wrong_group", f"{seal.trajectory_id} was sealed in {seal.group_id}")
+    _audit_rows(expected, seals, arrived, result)
+    _audit_groups(expected, rollouts, arrived, result)
+    return result
+
+
+def _once(run_id: str, seals: Iterable[TrajectorySealed], result: Audit) -> dict[str, TrajectorySealed]:
+    found: dict[str, TrajectorySealed] = {}
+    for seal in seals:
+        if seal.run_id != run_id:
+            continue
+        known = found.setdefault(seal.trajectory_id, seal)
+        if known is not seal and encode(known) != encode(seal):
+            result.found("duplicated", f"{seal.trajectory_id} was sealed in two ways")
+    places = Counter(placed.step.step_id for seal in found.values() for placed in seal.steps)
+    for step_id, count in places.items():
+        if count > 1:
+            result.found("duplicated", f"step {step_id} stands in {count} places")
+    return found
+
+
+def _audit_rollout(rollout: Rollout, seal: TrajectorySealed | None, result: Audit) -> None:
+    if seal is None:
+        if rollout.registered:
+            result.found("lost", f"{rollout.trajectory_id} was registered and never sealed")
+        for step_id in rollout.answered:
+            result.found("lost", f"step {step_id} of {rollout.trajectory_id}")
+        return
+    order = [placed.step.step_id for placed in seal.steps]
+    there = set(order)
+    for step_id in rollout.answered:
+        if step_id not in there:
+            result.found("lost", f"step {step_id} of {rollout.trajectory_id}")
+    answered = [step_id for step_id in rollout.answered if step_id in there]
+    if [step_id for step_id in order if step_id in set(answered)] != answered:
+        result.found("misordered", rollout.trajectory_id)
+
+
+def _audit_rows(
+    expected: Expected, seals: dict[str, TrajectorySealed], arrived: Arrived, result: Audit
+) -> None:
+    sealed = {
+        placed.step.step_id: (seal, placed.step_index) for seal in seals.values() for placed in seal.steps
+    }
+    rows: dict[str, int] = Counter(row.step_id for row in arrived.rows if row.step_id in sealed)
+    for step_id, (seal, _) in sealed.items():
+        if not rows.get(step_id):
+            result.found("lost", f"step {step_id} of {seal.trajectory_id} has no row")
+        elif rows[step_id] > 1:
+            result.found("duplicated", f"step {step_id} has {rows[step_id]} rows")
+    for row in arrived.rows:
+        if row.step_id not in sealed:
+            continue
+        seal, index = sealed[row.step_id]
+        if (row.trajectory_id, row.group_id) != (seal.trajectory_id, seal.group_id):
+            result.found("wrong_group", f"the row of step {row.step_id} says {row.group_id}")
+        if row.step_index != index:
+            result.found("misordered", f"the row of step {row.step_id} says place {row.step_index}")
+
+
+def _audit_groups(expected: Expected, rollouts: dict[str, Rollout], arrived: Arrived, result: Audit) -> None:
+    decided = _decided(expected, rollouts, arrived, result)
+    stored = {group_id for group_id, run_id in arrived.group_rows if run_id == expected.run_id}
+    for group_id in expected.groups:
+        if group_id not in decided:
+            result.found("lost", f"{group_id} was never decided")
+        elif group_id not in stored:
+            result.found("lost", f"{group_id} has no row")
+    in_batches: dict[str, set[str]] = defaultdict(set)
+    bytes_of: dict[str, bytes] = {}
+    for batch in arrived.batches:
+        if batch.run_id != expected.run_id:
+            continue
+        if bytes_of.setdefault(batch.batch_id, encode(batch)) != encode(batch):
+            result.found("ready_twice", f"batch {batch.batch_id} was released in two ways")
+        for group in batch.groups:
+            in_batches[group.group_id].add(batch.batch_id)
+    for group_id, batches in in_batches.items():
+        if len(batches) > 1:
+            result.found("ready_twice", f"{group_id} stands in batches {', '.join(sorted(batches))}")
+
+
+def _decided(expected: Expected, rollouts: dict[str, Rollout], arrived: Arrived, result: Audit) -> set[str]:
+    """Groups with a decision."""
+    decided: dict[str, dict[int, bytes]] = defaultdict(dict)
+    for event in arrived.decisions:
+        if event.run_id != expected.run_id:
+            continue
+        known = decided[event.group_id].setdefault(event.version, encode(event))
+        if known != encode(event):
+            note = f"{event.group_id} was decided in two ways at version {event.version}"
+            result.found("ready_twice", note)
+        for member in event.members:
+            rollout = rollouts.get(member.trajectory_id)
+            if rollout is None or rollout.group_id != event.group_id:
+                result.found("wrong_group", f"{member.trajectory_id} is a member of {event.group_id}")
+    return set(decided)
