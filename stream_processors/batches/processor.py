@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from agentworld.contract.codec import decode
-from agentworld.contract.events import BatchConsumed, GroupDecision, PolicyPublished
+from agentworld.contract.events import BatchConsumed, ClockTicked, GroupDecision, PolicyPublished
 from agentworld.contract.topics import GROUPS, READY_BATCHES, TRAJECTORY_EVENTS
 from agentworld.platform.log import OutRecord, Record
 from agentworld.platform.metrics import counter
@@ -88,7 +88,7 @@ class BatchProcessor:
         counter("processor_events", "agent", "type").labels("batch", type(event).__name__).inc()
         effects = Effects()
         self._released_now.clear()
-        clock = self._clock.advance(event.event_time_ms)
+        clock = self._clock.advance(event.event_time_ms) if isinstance(event, ClockTicked) else self._clock
         time_passed = clock is not self._clock
         self._clock = clock
         match event:

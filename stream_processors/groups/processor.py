@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from agentworld.contract.codec import decode
 from agentworld.contract.events import (
+    ClockTicked,
     Event,
     PolicyPublished,
     TrajectoryRevised,
@@ -75,7 +76,7 @@ class GroupProcessor:
         event = decode(self.source, record.value)
         counter("processor_events", "agent", "type").labels("group", type(event).__name__).inc()
         effects = Effects()
-        clock = self._clock.advance(event.event_time_ms)
+        clock = self._clock.advance(event.event_time_ms) if isinstance(event, ClockTicked) else self._clock
         time_passed = clock is not self._clock
         self._clock = clock
         match event:

@@ -90,7 +90,7 @@ class TrajectoryProcessor:
         event = decode(self.source, record.value)
         counter("processor_events", "agent", "type").labels("trajectory", type(event).__name__).inc()
         effects = Effects()
-        clock = self._clock.advance(event.event_time_ms)
+        clock = self._clock.advance(event.event_time_ms) if isinstance(event, ClockTicked) else self._clock
         time_passed = clock is not self._clock
         self._clock = clock
         if isinstance(event, VerdictGiven):

@@ -117,3 +117,24 @@ def test_a_verdict_is_repeated_where_groups_are_decided() -> None:
     [repeated] = bench.log.records(TRAJECTORIES.name)
     assert (repeated.key, repeated.value) == (given.key, given.value)
     assert OutRecord.of(TRAJECTORIES, read(TRAJECTORIES, [repeated])[0]).headers == repeated.headers
+
+
+def test_what_two_spools_held_during_an_outage_is_one_trajectory_whatever_times_it_carries() -> None:
+    """One gateway's spool drains to its end, the completion included, before the other's begins."""
+    bench = Bench(grace_ms=2_000)
+    one = rollout("p", 0)
+    first, second, third = one.steps(3)
+    bench.feed(one.registered(), first)
+    bench.wait(1_000)
+    before_ms, outage_ms = bench.now_ms, 60_000
+    bench.feed(msgspec.structs.replace(one.completed(), event_time_ms=before_ms + 1_000))
+    for index in range(1, 10):
+        other = rollout("p", index, n=10).registered()
+        bench.feed(msgspec.structs.replace(other, event_time_ms=before_ms + index * outage_ms // 9))
+    bench.now_ms += outage_ms
+    bench.pipeline.tick(bench.now_ms)
+    bench.feed(second, third)
+    bench.wait(5_000)
+    [sealed] = trajectories(bench, TrajectorySealed)
+    assert len(sealed.steps) == 3
+    assert letters(bench) == []
