@@ -90,7 +90,7 @@ def seal(
         ]
     closed = ClosedTrajectory(
         trajectory_id=trajectory.trajectory_id,
-        registration=registration,
+        registration=msgspec.structs.replace(registration, metadata={}),
         step_digests=step_digests(step.step_id for step in steps),
         rewards=trajectory.rewards,
         reward=sealed.reward,

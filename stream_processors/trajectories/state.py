@@ -41,6 +41,7 @@ class ClosedTrajectory(msgspec.Struct, frozen=True, tag="closed"):
 
     trajectory_id: str
     registration: TrajectoryRegistered
+    """Without its metadata, which the seal carries."""
     step_digests: bytes
     """8 bytes per step id, of steps that were sealed or dead-lettered as late."""
     rewards: tuple[RewardAssigned, ...]
