@@ -41,7 +41,10 @@ _KINDS: Mapping[GroupVerdict, type[GroupDecision]] = {
     "rejected": GroupRejected,
     "expired": GroupExpired,
 }
-_REVISING = frozenset({"late_trajectory", "surplus_trajectory", "reward_revised", "late_step"})
+_REVISING = frozenset(
+    {"late_trajectory", "surplus_trajectory", "reward_revised", "late_step", "trajectories_judged"}
+)
+"""Causes that change what a decision is about, where they do not change the decision."""
 RELEASED: frozenset[GroupVerdict] = frozenset({"ready", "partial"})
 
 replace = msgspec.structs.replace
@@ -141,7 +144,10 @@ def give_verdict(
     if verdicts is group.verdicts:
         return group, []
     after = replace(group, verdicts=verdicts)
-    return _settled(after, now, rules, cause="verdict_given", details={"verdict_id": event.event_id})
+    details = {"verdict_id": event.event_id}
+    if group.basis != "open" and decide(group, rules).members != decide(after, rules).members:
+        return _settled(after, now, rules, cause="trajectories_judged", details=details)
+    return _settled(after, now, rules, cause="verdict_given", details=details)
 
 
 def meet_deadline(group: GroupState, *, now: Now, rules: Rules) -> tuple[GroupState, list[Event]]:
