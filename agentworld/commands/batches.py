@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import json
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -146,6 +145,8 @@ def _print_batch(resolved: ResolvedBatch, *, tokens: bool) -> None:
             "outcome",
             "reward",
             "steps",
+            "trained",
+            "branches",
             "prompt",
             "response",
             "policy",
@@ -158,9 +159,20 @@ def _print_batch(resolved: ResolvedBatch, *, tokens: bool) -> None:
         return
     for trajectory in resolved.trajectories:
         print_table(
-            f"trajectory {trajectory.trajectory_id}",
-            ("step", "status", "relation", "prompt ids", "response ids", "logprobs", "integrity"),
-            [_step_line(step) for step in trajectory.steps],
+            _tree_title(trajectory),
+            (
+                "step",
+                "parent",
+                "trained",
+                "status",
+                "relation",
+                "prompt ids",
+                "response ids",
+                "logprobs",
+                "request",
+                "integrity",
+            ),
+            _step_lines(trajectory.steps),
             console=console,
         )
 
@@ -179,6 +191,8 @@ def _trajectory_line(trajectory: ResolvedTrajectory) -> tuple[Any, ...]:
         trajectory.outcome,
         trajectory.reward,
         len(trajectory.steps),
+        sum(step.trained for step in trajectory.steps),
+        len(trajectory.branches),
         sum(len(step.prompt_ids) for step in trajectory.steps),
         sum(len(step.response_ids) for step in trajectory.steps),
         _span(min(versions, default=None), max(versions, default=None)),
@@ -186,14 +200,29 @@ def _trajectory_line(trajectory: ResolvedTrajectory) -> tuple[Any, ...]:
     )
 
 
-def _step_line(step: ResolvedStep) -> tuple[Any, ...]:
+def _tree_title(trajectory: ResolvedTrajectory) -> str:
+    branch = trajectory.trained_branch
+    why = f"{branch.rule}: {branch.reason}" if branch else "no branch trains"
+    return f"trajectory {trajectory.trajectory_id}, {why}"
+
+
+def _step_lines(steps: Sequence[ResolvedStep]) -> list[tuple[Any, ...]]:
+    places = {step.step_id: step.step_index for step in steps}
+    return [_step_line(step, places) for step in steps]
+
+
+def _step_line(step: ResolvedStep, places: Mapping[str, int]) -> tuple[Any, ...]:
+    parent = step.parent_step_id
     return (
         step.step_index,
+        None if parent is None else places.get(parent, parent),
+        "yes" if step.trained else "superseded" if step.superseded else "no",
         step.status,
         step.relation,
         _some(step.prompt_ids),
         _some(step.response_ids),
         _some([round(logprob, 3) for logprob in step.logprobs]),
+        step.engine_request_id,
         ", ".join(step.integrity) or "clean",
     )
 
@@ -215,5 +244,5 @@ def _time(unix_ms: int) -> str:
 def _as_json(resolved: ResolvedBatch) -> dict[str, Any]:
     return {
         "batch": msgspec.to_builtins(resolved.event),
-        "groups": [dataclasses.asdict(group) for group in resolved.groups],
+        "groups": [msgspec.to_builtins(group) for group in resolved.groups],
     }

@@ -6,15 +6,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from agentworld.contract.codec import decode
 from agentworld.contract.delta import ids_digest
 from agentworld.contract.errors import IntegrityError, Unavailable
-from agentworld.contract.events import BatchReady, GroupMember
+from agentworld.contract.events import BatchReady, Branch, GroupMember, TrainedBranch
 from agentworld.contract.topics import READY_BATCHES
 from agentworld.platform.resolved import PROMPT_UNRESOLVED, ResolvedStep, ResolvedTrajectory, check
+from agentworld.platform.trained import trained_step_ids
 
 _BATCH = "SELECT event FROM batches FINAL WHERE batch_id = {batch_id:String} LIMIT 1"
 _BATCHES = (
@@ -54,6 +56,11 @@ class BatchArchive:
             return None
         row = rows[0]
         key = {name: row[name] for name in ("run_id", "group_id", "trajectory_id")}
+        steps = self._rows(_STEPS, key)
+        trained = trained_step_ids(
+            {step["step_id"]: step["parent_step_id"] for step in steps if not step["superseded"]},
+            tip=row["trained_tip_step_id"],
+        )
         trajectory = ResolvedTrajectory(
             trajectory_id=row["trajectory_id"],
             prompt_id=row["prompt_id"],
@@ -73,7 +80,9 @@ class BatchArchive:
             ],
             integrity=json.loads(row["integrity"]),
             metadata=json.loads(row["metadata"]),
-            steps=tuple(_step(step) for step in self._rows(_STEPS, key)),
+            branches=tuple(msgspec.json.decode(row["branch_list"] or "[]", type=list[Branch])),
+            trained_branch=_trained_branch(row, len(trained)),
+            steps=tuple(_step(step, trained=step["step_id"] in trained) for step in steps),
             read_from="clickhouse",
         )
         check(trajectory, member)
@@ -86,7 +95,18 @@ class BatchArchive:
             raise Unavailable(f"ClickHouse does not answer: {exc}") from exc
 
 
-def _step(row: Mapping[str, Any]) -> ResolvedStep:
+def _trained_branch(row: Mapping[str, Any], steps: int) -> TrainedBranch | None:
+    if row["trained_branch"]:
+        return msgspec.json.decode(row["trained_branch"], type=TrainedBranch)
+    if row["trained_tip_step_id"] is None:
+        return None
+    # Stored before the reason was kept.
+    return TrainedBranch(
+        tip_step_id=row["trained_tip_step_id"], steps=steps, rule=row["trained_by"], reason=""
+    )
+
+
+def _step(row: Mapping[str, Any], *, trained: bool) -> ResolvedStep:
     prompt_ids = list(row["prompt_ids"])
     resolved = PROMPT_UNRESOLVED not in row["integrity"]
     if resolved and ids_digest(prompt_ids) != row["prompt_digest"]:
@@ -96,7 +116,9 @@ def _step(row: Mapping[str, Any]) -> ResolvedStep:
         step_index=row["step_index"],
         status=row["status"],
         relation=row["relation"],
+        parent_step_id=row["parent_step_id"],
         superseded=row["superseded"],
+        trained=trained,
         trainable=row["trainable"],
         integrity=tuple(row["integrity"]),
         token_source=row["token_source"],
@@ -109,6 +131,7 @@ def _step(row: Mapping[str, Any]) -> ResolvedStep:
         finish_reason=row["finish_reason"],
         model=row["model"],
         engine=row["engine"],
+        engine_request_id=row["engine_request_id"],
         policy=row["policy"],
         policy_version_start=row["policy_version_start"],
         policy_version_end=row["policy_version_end"],

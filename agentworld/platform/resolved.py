@@ -11,12 +11,15 @@ from agentworld.contract.delta import Prompt, expand
 from agentworld.contract.errors import IntegrityError
 from agentworld.contract.events import (
     BatchReady,
+    Branch,
     GroupMember,
     SealedStep,
     StepCaptured,
+    TrainedBranch,
     TrajectorySealed,
     raw_json,
 )
+from agentworld.platform.trained import trained_step_ids
 
 PROMPT_UNRESOLVED = "prompt_unresolved"
 """Integrity mark of a step whose prompt could not be expanded: it has no prompt ids or messages."""
@@ -30,7 +33,11 @@ class ResolvedStep:
     step_index: int
     status: str
     relation: str
+    parent_step_id: str | None
+    """The step it goes on from, rewrites or runs beside."""
     superseded: bool
+    trained: bool
+    """On the branch that trains. Says nothing of the tokens: see `trainable`."""
     trainable: bool
     """False also where the prompt could not be expanded (`integrity` says so)."""
     integrity: tuple[str, ...]
@@ -47,6 +54,8 @@ class ResolvedStep:
     finish_reason: str | None
     model: str
     engine: str
+    engine_request_id: str
+    """The engine's id of the completion; empty where it gave none."""
     policy: str
     policy_version_start: int | None
     policy_version_end: int | None
@@ -79,6 +88,9 @@ class ResolvedTrajectory:
     """All named rewards at the seal."""
     integrity: dict[str, Any]
     metadata: dict[str, Any]
+    branches: tuple[Branch, ...]
+    """As sealed; none where ClickHouse stored the trajectory before it kept them."""
+    trained_branch: TrainedBranch | None
     steps: tuple[ResolvedStep, ...]
     read_from: Literal["log", "clickhouse"]
 
@@ -143,6 +155,10 @@ def resolve_sealed(sealed: TrajectorySealed, member: GroupMember) -> ResolvedTra
     """The trajectory in `sealed`, as `member` of a batch. Raises `IntegrityError` (see `check`)."""
     prompts = expand_each([placed.step for placed in sealed.steps])
     rewards = {r.step_id: r.value for r in sealed.rewards if r.name == "reward" and r.step_id}
+    trained = trained_step_ids(
+        {placed.step.step_id: placed.parent_step_id for placed in sealed.steps if not placed.superseded},
+        tip=sealed.trained_branch.tip_step_id if sealed.trained_branch else None,
+    )
     trajectory = ResolvedTrajectory(
         trajectory_id=sealed.trajectory_id,
         prompt_id=sealed.prompt_id,
@@ -162,8 +178,15 @@ def resolve_sealed(sealed: TrajectorySealed, member: GroupMember) -> ResolvedTra
         ],
         integrity={name: getattr(sealed.integrity, name) for name in sealed.integrity.__struct_fields__},
         metadata=sealed.metadata,
+        branches=tuple(sealed.branches),
+        trained_branch=sealed.trained_branch,
         steps=tuple(
-            _step(placed, prompts[placed.step.step_id], rewards.get(placed.step.step_id))
+            _step(
+                placed,
+                prompts[placed.step.step_id],
+                reward=rewards.get(placed.step.step_id),
+                trained=placed.step.step_id in trained,
+            )
             for placed in sealed.steps
         ),
         read_from="log",
@@ -172,7 +195,9 @@ def resolve_sealed(sealed: TrajectorySealed, member: GroupMember) -> ResolvedTra
     return trajectory
 
 
-def _step(placed: SealedStep, prompt: Prompt | IntegrityError, reward: float | None) -> ResolvedStep:
+def _step(
+    placed: SealedStep, prompt: Prompt | IntegrityError, *, reward: float | None, trained: bool
+) -> ResolvedStep:
     step = placed.step
     resolved = not isinstance(prompt, IntegrityError)
     whole = prompt if isinstance(prompt, Prompt) else Prompt(ids=(), messages=(), tools=None)
@@ -182,7 +207,9 @@ def _step(placed: SealedStep, prompt: Prompt | IntegrityError, reward: float | N
         step_index=placed.step_index,
         status=step.status,
         relation=placed.relation,
+        parent_step_id=placed.parent_step_id,
         superseded=placed.superseded,
+        trained=trained,
         trainable=step.trainable and resolved,
         integrity=(*step.integrity, *(() if resolved else (PROMPT_UNRESOLVED,))),
         token_source=step.token_source,
@@ -195,6 +222,7 @@ def _step(placed: SealedStep, prompt: Prompt | IntegrityError, reward: float | N
         finish_reason=step.finish_reason,
         model=step.engine.model,
         engine=step.engine.engine,
+        engine_request_id=step.engine.request_id,
         policy=step.engine.policy,
         policy_version_start=step.engine.policy_version_start,
         policy_version_end=step.engine.policy_version_end,

@@ -6,6 +6,7 @@ import msgspec
 
 from agentworld.contract import events as e
 from agentworld.contract.delta import Leaf, Prompt, shorten
+from agentworld.contract.events.trajectories import StepRelation
 from agentworld.contract.ids import derived_id, group_id
 
 STEP = "0199c0de-0000-7000-8000-000000000002"
@@ -79,6 +80,68 @@ def step() -> e.StepCaptured:
         client_message=msgspec.Raw(b'{"role":"assistant","content":"five"}'),
         extras={"routed_experts": "s3://x"},
         metadata={"turn": 2},
+    )
+
+
+def sealed_tree() -> e.TrajectorySealed:
+    """A conversation of two steps, the retry of its second, a rewrite, a sub-agent and a side call."""
+    ids = [f"0199c0de-0000-7000-8000-00000000000{n}" for n in range(1, 7)]
+    root, answer, retried, rewritten, sub_agent, side_call = ids
+    tree: list[tuple[str, str | None, StepRelation]] = [
+        (root, None, "root"),
+        (retried, root, "extends"),
+        (answer, root, "extends"),
+        (rewritten, root, "rewritten"),
+        (sub_agent, answer, "sub_agent"),
+        (side_call, answer, "side_call"),
+    ]
+    whole = shorten(Prompt(ids=[1, 2], messages=[b'{"role":"user","content":"2+3?"}'], tools=None), [])
+    return e.TrajectorySealed(
+        **_common("sealed tree", "stream-processors.trajectory"),  # type: ignore[arg-type]
+        trajectory_id=TRAJECTORY,
+        prompt_id="gsm8k-17",
+        run_id="run-1",
+        channel="train",
+        group_id=GROUP,
+        round=0,
+        rollouts=4,
+        rollout_index=2,
+        policy="default",
+        outcome="succeeded",
+        outcome_reason="",
+        seal_reason="completed",
+        registered_at_ms=AT - 9000,
+        steps=[
+            e.SealedStep(
+                step_index=index,
+                step=msgspec.structs.replace(
+                    step(),
+                    step_id=step_id,
+                    event_id=step_id,
+                    prompt=whole,
+                    status="ok",
+                    error=None,
+                    trainable=True,
+                    continuation=None,
+                ),
+                relation=relation,
+                superseded=step_id == retried,
+                parent_step_id=parent,
+            )
+            for index, (step_id, parent, relation) in enumerate(tree)
+        ],
+        rewards=[_reward()],
+        reward=1.0,
+        integrity=e.IntegrityReport(),
+        branches=[
+            e.Branch(tip_step_id=answer, opened_as="root", steps=2),
+            e.Branch(tip_step_id=rewritten, opened_as="root", steps=2),
+            e.Branch(tip_step_id=sub_agent, opened_as="sub_agent", steps=1),
+            e.Branch(tip_step_id=side_call, opened_as="side_call", steps=1),
+        ],
+        trained_branch=e.TrainedBranch(
+            tip_step_id=answer, steps=2, rule="last_answer_of_main_conversation", reason="2 of 6 steps"
+        ),
     )
 
 
@@ -225,6 +288,7 @@ def all_examples() -> dict[str, list[e.Event]]:
                 ),
                 metadata={"data_source": "gsm8k"},
             ),
+            sealed_tree(),
             e.TrajectoryRevised(
                 **_common("revised", "stream-processors.trajectory"),
                 **ids,

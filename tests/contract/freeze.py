@@ -1,11 +1,13 @@
 """Write golden messages and schemas of event types that have none: `python -m tests.contract.freeze`.
 
-What is written is a promise to every reader out there: existing files are never rewritten.
+What is written is a promise to every reader out there: existing files are never rewritten. Fields that a
+type got later are promised by a further example of it, whose files end in `.2.json`, `.3.json`, …
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -17,21 +19,29 @@ from tests.contract.examples import all_examples
 HERE = Path(__file__).parent
 
 
-def golden_path(topic: str, tag: str, version: int) -> Path:
-    return HERE / "golden" / topic / f"{tag}.v{version}.json"
+def golden_path(topic: str, tag: str, version: int, edition: int = 1) -> Path:
+    return HERE / "golden" / topic / _name(tag, version, edition)
 
 
-def schema_path(tag: str, version: int) -> Path:
-    return HERE / "schemas" / f"{tag}.v{version}.json"
+def schema_path(tag: str, version: int, edition: int = 1) -> Path:
+    return HERE / "schemas" / _name(tag, version, edition)
+
+
+def _name(tag: str, version: int, edition: int) -> str:
+    return f"{tag}.v{version}{'' if edition == 1 else f'.{edition}'}.json"
 
 
 def main() -> None:
     for topic, examples in all_examples().items():
+        editions: Counter[str] = Counter()
         for event in examples:
             tag = str(event.__struct_config__.tag)
+            editions[tag] += 1
             files = {
-                golden_path(topic, tag, event.schema_version): msgspec.json.format(encode(event)),
-                schema_path(tag, event.schema_version): json.dumps(
+                golden_path(topic, tag, event.schema_version, editions[tag]): msgspec.json.format(
+                    encode(event)
+                ),
+                schema_path(tag, event.schema_version, editions[tag]): json.dumps(
                     schema_of(type(event)), indent=1, sort_keys=True
                 ).encode(),
             }

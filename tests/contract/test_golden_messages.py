@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
+from typing import get_args
 
 import pytest
 
 from agentworld.contract.codec import decode, encode
+from agentworld.contract.events.trajectories import StepRelation
 from agentworld.contract.schema import breaking_changes, schema_of
 from agentworld.contract.topics import ALL_TOPICS, TOPICS_BY_NAME
+from tests.contract.examples import all_examples
 from tests.contract.freeze import HERE, golden_path, schema_path
 
 GOLDEN = sorted((HERE / "golden").glob("*/*.json"))
@@ -40,9 +44,34 @@ def test_every_event_type_has_a_golden_message_and_a_schema(spec, kind):
 
 
 @pytest.mark.parametrize(("spec", "kind"), TYPES, ids=lambda v: getattr(v, "name", None) or v.__name__)
-def test_schema_is_compatible_with_what_was_promised(spec, kind):
-    promised = json.loads(schema_path(str(kind.__struct_config__.tag), 1).read_bytes())
-    assert breaking_changes(promised, schema_of(kind)) == []
+def test_schema_is_compatible_with_all_that_was_promised(spec, kind):
+    promised = sorted((HERE / "schemas").glob(f"{kind.__struct_config__.tag}.v1*.json"))
+    assert schema_path(str(kind.__struct_config__.tag), 1) in promised
+    for path in promised:
+        assert breaking_changes(json.loads(path.read_bytes()), schema_of(kind)) == [], path.name
+
+
+def test_every_example_is_frozen():
+    for topic, examples in all_examples().items():
+        editions: Counter[str] = Counter()
+        for event in examples:
+            tag = str(event.__struct_config__.tag)
+            editions[tag] += 1
+            golden = golden_path(topic, tag, event.schema_version, editions[tag])
+            assert golden.exists(), f"{golden.name}: run python -m tests.contract.freeze"
+            assert schema_path(tag, event.schema_version, editions[tag]).exists()
+
+
+def test_the_frozen_tree_of_a_seal_is_read_as_it_was_sealed():
+    (golden,) = [path for path in GOLDEN if path.name == "trajectory_sealed.v1.2.json"]
+    event = decode(TOPICS_BY_NAME["trajectories"], golden.read_bytes())
+    by_id = {placed.step.step_id: placed for placed in event.steps}
+    assert event.trained_branch is not None
+    tip = by_id[event.trained_branch.tip_step_id]
+    assert by_id[tip.parent_step_id].relation == "root"
+    assert {placed.relation for placed in event.steps} == set(get_args(StepRelation))
+    assert any(placed.superseded for placed in event.steps)
+    assert {branch.tip_step_id for branch in event.branches} <= by_id.keys()
 
 
 def _promised() -> dict:

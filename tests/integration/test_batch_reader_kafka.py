@@ -75,12 +75,14 @@ async def test_show_and_tail_print_what_is_there(point_at: KafkaSettings) -> Non
     assert batch.batch_id in listed.output
     shown = CliRunner().invoke(app, ["show", batch.batch_id, "--tokens"])
     assert shown.exit_code == 0, shown.output
-    assert "t-0-0-1" in shown.output
+    assert "t-0-0-1, last_answer: the only branch" in shown.output
+    assert "cmpl-2" in shown.output
     whole = CliRunner().invoke(app, ["show", batch.batch_id, "--json"])
     found = json.loads(whole.stdout)
     assert [group["group_id"] for group in found["groups"]] == [group.group_id for group in batch.groups]
     step = found["groups"][0]["trajectories"][0]["steps"][0]
     assert len(step["response_ids"]) == len(step["logprobs"])
+    assert (step["trained"], step["parent_step_id"], step["engine_request_id"]) == (True, None, "cmpl-0")
 
 
 async def test_unknown_batch_is_one_line_and_exit_code_1(point_at: KafkaSettings) -> None:

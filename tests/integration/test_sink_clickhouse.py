@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -34,6 +35,7 @@ from agentworld.platform.batches import BatchReader
 from agentworld.platform.clickhouse import connect
 from agentworld.platform.log import OutRecord
 from agentworld.platform.memory import InMemoryLog
+from agentworld.platform.resolved import resolve_sealed
 from agentworld.platform.settings import ClickHouseSettings
 from sinks.health import Health
 from sinks.rows.build import SOURCES
@@ -41,6 +43,7 @@ from sinks.schema import Migration, migrate, shipped_migrations
 from sinks.settings import SinkSettings
 from sinks.sink import CONSUMER, Sink
 from sinks.writer import ClickHouseWriter
+from tests.contract.examples import sealed_tree
 from tests.support import builders as b
 
 
@@ -259,12 +262,23 @@ async def test_expired_trajectories_resolve_from_clickhouse_to_the_same(
     from_archive = reader.resolve(batch)
     for log, stored in zip(from_log.trajectories, from_archive.trajectories, strict=True):
         assert (log.read_from, stored.read_from) == ("log", "clickhouse")
-        assert log.steps == stored.steps
-        assert (log.rewards, log.metadata, log.integrity) == (
-            stored.rewards,
-            stored.metadata,
-            stored.integrity,
-        )
+        assert dataclasses.replace(stored, read_from="log") == log
+
+
+async def test_the_tree_and_what_trains_are_the_same_from_log_and_clickhouse(
+    memory_log: InMemoryLog, clickhouse: ClickHouseSettings, tables: Client
+) -> None:
+    event = sealed_tree()
+    member = b.member(event, memory_log.append(OutRecord.of(TRAJECTORIES, event)))
+    await drain(make_sink(memory_log, clickhouse))
+    log, stored = resolve_sealed(event, member), BatchArchive(tables).trajectory(member)
+    assert stored is not None
+    assert dataclasses.replace(stored, read_from="log") == log
+    assert list(stored.branches) == event.branches
+    assert stored.trained_branch == event.trained_branch
+    assert [step.parent_step_id for step in stored.steps] == [p.parent_step_id for p in event.steps]
+    assert [step.trained for step in stored.steps] == [True, False, True, False, False, False]
+    assert {step.engine_request_id for step in stored.steps} == {"chatcmpl-1"}
 
 
 async def test_trajectory_that_nobody_has_is_named(memory_log: InMemoryLog, tables: Client) -> None:

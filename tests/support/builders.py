@@ -16,6 +16,7 @@ from agentworld.contract.delta import Leaf, Prompt, leaf_of, shorten
 from agentworld.contract.events import (
     BatchGroup,
     BatchReady,
+    Branch,
     EngineCall,
     GroupMember,
     GroupReady,
@@ -25,6 +26,7 @@ from agentworld.contract.events import (
     SealedStep,
     StepCaptured,
     StepRequest,
+    TrainedBranch,
     TrajectoryRegistered,
     TrajectorySealed,
 )
@@ -147,10 +149,19 @@ def sealed(
         registered_at_ms=T0_MS,
         steps=[
             SealedStep(
-                step_index=index, step=step, relation="extends" if step.prompt.base_step_id else "root"
+                step_index=index,
+                step=step,
+                relation="extends" if step.prompt.base_step_id else "root",
+                parent_step_id=step.prompt.base_step_id,
             )
             for index, step in enumerate(steps)
         ],
+        branches=[Branch(tip_step_id=steps[-1].step_id, opened_as="root", steps=len(steps))] if steps else [],
+        trained_branch=TrainedBranch(
+            tip_step_id=steps[-1].step_id, steps=len(steps), rule="last_answer", reason="the only branch"
+        )
+        if steps
+        else None,
         rewards=[]
         if reward is None
         else [Reward(name="reward", value=reward, step_id=None, version=1, given_by="rule")],
