@@ -88,12 +88,14 @@ class Outbox:
             self._room.set()
 
     def _next_entries(self) -> list[_Entry]:
-        """The oldest entries, up to and including the first decisive one."""
+        """The oldest entries; of each partition none that follows a decisive one."""
         entries: list[_Entry] = []
-        while self._waiting and len(entries) < _MAX_MERGED:
-            entries.append(self._waiting.popleft())
-            if entries[-1].effects.decisive:
-                break
+        decided: set[int] = set()
+        while self._waiting and len(entries) < _MAX_MERGED and self._waiting[0].partition not in decided:
+            entry = self._waiting.popleft()
+            entries.append(entry)
+            if entry.effects.decisive:
+                decided.add(entry.partition)
         return entries
 
     async def _write_state(self, entries: Sequence[_Entry]) -> None:

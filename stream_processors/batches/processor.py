@@ -78,7 +78,7 @@ class BatchProcessor:
         for channel in self._channels.values():
             for group_id in channel.last_batch:
                 entry = self._entries.get(group_id) or unknown_entry(channel, group_id)
-                if entry.status == "pending":
+                if entry.status != "batched":  # pending, or known only as it was before it came back
                     self._put(batched(entry, self._clock.active_ms), repairs)
         return repairs
 
@@ -101,6 +101,8 @@ class BatchProcessor:
         if time_passed:
             self._meet_deadlines(event.event_time_ms, effects)
             effects.writes[CLOCK_KEY] = encode_clock(clock)
+        # What leaves depends on all groups together: state must never be ahead for some of them only.
+        effects.decisive = any(key != CLOCK_KEY for key in effects.writes)
         return effects
 
     def waiting(self) -> list[str]:
@@ -197,6 +199,9 @@ class BatchProcessor:
             counter("processor_decisions", "type").labels("group_stale").inc()
             effects.outputs.append(OutRecord.of(TRAJECTORY_EVENTS, verdict))
             self._put(stale(entry, self._clock.active_ms), effects)
+            key = "group", entry.group_id
+            # Before the channel, which says that the record was dealt with.
+            effects.writes = {key: effects.writes.pop(key), **effects.writes}
         return found
 
     def _release(self, name: _ChannelName, reason: str, event_time_ms: int, effects: Effects) -> None:
@@ -214,7 +219,6 @@ class BatchProcessor:
         self._released_now.add(name)
         counter("processor_decisions", "type").labels("batch_ready").inc()
         effects.outputs.append(OutRecord.of(READY_BATCHES, event))
-        effects.decisive = True
         self._put_channel(channel, effects)
         for entry in entries:
             self._put(entry, effects)

@@ -63,7 +63,9 @@ class Bench:
         self.table = table
         self.done: list[str] = []
 
-    async def put(self, name: str, *, decisive: bool = False, output: bool = True) -> None:
+    async def put(
+        self, name: str, *, partition: int = 0, decisive: bool = False, output: bool = True
+    ) -> None:
         async def done() -> None:
             self.done.append(name)
 
@@ -71,7 +73,7 @@ class Bench:
         effects = Effects(
             outputs=outputs, writes={("k", name): b"v", CLOCK_KEY: name.encode()}, decisive=decisive
         )
-        await self.outbox.put(0, effects, done)
+        await self.outbox.put(partition, effects, done)
 
 
 @pytest.fixture
@@ -115,6 +117,16 @@ async def test_nothing_is_written_together_with_what_follows_a_decision(bench: B
     assert len(bench.broker.taken) == 2
     await bench.broker.acknowledge()
     assert bench.done == ["a"]
+    await bench.broker.acknowledge()
+    assert bench.done == ["a", "b"]
+
+
+async def test_a_decision_holds_up_only_its_own_partition(bench: Bench) -> None:
+    await bench.put("a", partition=0, decisive=True, output=False)
+    await bench.put("b", partition=1, decisive=True, output=False)
+    await bench.put("c", partition=1, output=False)
+    await settled()
+    assert len(bench.broker.taken) == 4
     await bench.broker.acknowledge()
     assert bench.done == ["a", "b"]
 
