@@ -25,7 +25,7 @@ test-kills: .venv/.dev tools ## Kill each process under load, on the embedded br
 	$(PYTEST) tests -m chaos -n $(JOBS)
 
 chaos: .venv/.dev tools ## Faults under load on Apache Kafka, and an audit of all data; SEED=n repeats a run
-	$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.chaos --seed $(or $(SEED),1)
 
 soak: .venv/.dev tools ## The same for MINUTES=n
 	$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))

@@ -1,14 +1,16 @@
-"""`groups` → `groups` (newest decision) and `group_decisions` (all of them)."""
+"""`groups` → `groups` (newest decision), `group_decisions` (all of them) and `group_notices`."""
 
 from __future__ import annotations
 
-from agentworld.contract.events import GroupDecision, GroupEvent
+from agentworld.contract.events import GroupDecision, GroupEvent, RolloutsConflicted, RolloutWanted
 from agentworld.platform.log import Record
 from sinks.rows.row import Row, json_text, origin
 
 
 def rows_of(record: Record, event: GroupEvent) -> list[Row]:
-    """The same row in both tables: one replaces by group, the other by decision."""
+    """A decision is the same row in two tables: one replaces by group, the other by decision."""
+    if isinstance(event, RolloutWanted | RolloutsConflicted):
+        return [_notice(record, event)]
     if not isinstance(event, GroupDecision):
         return []
     values = {
@@ -40,3 +42,26 @@ def rows_of(record: Record, event: GroupEvent) -> list[Row]:
         **origin(record, event, version=event.version),
     }
     return [Row("groups", values), Row("group_decisions", values)]
+
+
+def _notice(record: Record, event: RolloutWanted | RolloutsConflicted) -> Row:
+    if isinstance(event, RolloutWanted):
+        about, reason = event.replaces_trajectory_id, event.reason
+    else:
+        about, reason = event.trajectory_id, f"registered with n = {event.conflicting_rollouts}"
+    return Row(
+        "group_notices",
+        {
+            "run_id": event.run_id,
+            "channel": event.channel,
+            "group_id": event.group_id,
+            "event_id": event.event_id,
+            "notice": str(event.__struct_config__.tag),
+            "prompt_id": event.prompt_id,
+            "round": event.round,
+            "trajectory_id": about,
+            "rollouts": event.rollouts,
+            "reason": reason,
+            **origin(record, event),
+        },
+    )

@@ -13,10 +13,14 @@ from clickhouse_connect.driver.client import Client
 from agentworld.contract.delta import expand
 from agentworld.contract.errors import ContractViolation, IntegrityError, Unavailable
 from agentworld.contract.events import (
+    BatchConsumed,
     BatchReady,
     Event,
+    GroupRejected,
     PolicyPublished,
     RewardAssigned,
+    RolloutsConflicted,
+    RolloutWanted,
     StepTrained,
     TrainedBranch,
     TrajectoryRevised,
@@ -43,7 +47,7 @@ from sinks.schema import Migration, migrate, shipped_migrations
 from sinks.settings import SinkSettings
 from sinks.sink import CONSUMER, Sink
 from sinks.writer import ClickHouseWriter
-from tests.contract.examples import sealed_tree
+from tests.contract.examples import all_examples, sealed_tree
 from tests.support import builders as b
 
 
@@ -184,6 +188,76 @@ async def test_newest_decision_reward_and_revision_win(
     rewards = tables.query("SELECT trajectory_id, reward FROM trajectories_final ORDER BY 1").result_rows
     assert rewards == [("t-0-0", 0.9), ("t-0-1", 1.0)]
     assert one(tables, "SELECT any(reward) FROM steps_final WHERE trajectory_id = 't-0-0'") == 0.9
+
+
+async def test_lineage_shows_what_was_trained_and_what_is_known_now(
+    memory_log: InMemoryLog, clickhouse: ClickHouseSettings, tables: Client
+) -> None:
+    batch = fill(memory_log)
+    group = batch.groups[0]
+    revised = group.members[0].trajectory_id
+    put(
+        memory_log,
+        TRAJECTORIES,
+        TrajectoryRevised(
+            event_id="r1",
+            event_time_ms=b.T0_MS + 90_000,
+            source="test",
+            trajectory_id=revised,
+            prompt_id=group.prompt_id,
+            group_id=group.group_id,
+            run_id=batch.run_id,
+            channel=batch.channel,
+            rewards=[],
+            reward=-3.0,
+            revision=1,
+        ),
+    )
+    put(
+        memory_log,
+        TRAINING_EVENTS,
+        BatchConsumed(
+            event_id="c1",
+            event_time_ms=b.T0_MS + 80_000,
+            source="test",
+            batch_id=batch.batch_id,
+            run_id=batch.run_id,
+            channel=batch.channel,
+            consumer="verl-0",
+            policy="default",
+            policy_version=5,
+        ),
+    )
+    decision = b.group_ready(group.members, group.prompt_id, version=2)
+    rejected = {name: getattr(decision, name) for name in decision.__struct_fields__} | {"event_id": "x"}
+    put(memory_log, GROUPS, GroupRejected(**rejected))
+    await drain(make_sink(memory_log, clickhouse))
+    rows = tables.query(
+        "SELECT trajectory_id, trained_reward, newest_reward, reward_changed, trained_version, "
+        "newest_version, decision, consumer, policy_version FROM lineage "
+        "WHERE group_id = {g:String} ORDER BY trajectory_id",
+        parameters={"g": group.group_id},
+    ).result_rows
+    assert len(rows) == len(group.members)
+    by_id = {row[0]: row[1:] for row in rows}
+    trained = {member.trajectory_id: member.reward for member in group.members}
+    for trajectory_id, row in by_id.items():
+        changed = trajectory_id == revised
+        newest = -3.0 if changed else trained[trajectory_id]
+        assert row == (trained[trajectory_id], newest, changed, 1, 2, "group_rejected", "verl-0", 5)
+
+
+async def test_what_groups_asked_for_is_stored(
+    memory_log: InMemoryLog, clickhouse: ClickHouseSettings, tables: Client
+) -> None:
+    for event in all_examples()["groups"]:
+        if isinstance(event, RolloutWanted | RolloutsConflicted):
+            put(memory_log, GROUPS, event)
+            put(memory_log, GROUPS, event)
+    await drain(make_sink(memory_log, clickhouse))
+    rows = tables.query("SELECT notice, reason FROM group_notices FINAL ORDER BY notice").result_rows
+    assert [row[0] for row in rows] == ["rollout_wanted", "rollouts_conflicted"]
+    assert rows[1][1] == "registered with n = 8"
 
 
 async def test_what_the_trainer_did_is_stored(
