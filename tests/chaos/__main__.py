@@ -146,6 +146,12 @@ def _print(report: dict[str, Any]) -> None:
             print(f"  {row['fault']}: {note}")
 
 
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
 def main() -> int:
     """Run, print, report. 0 when nothing was lost, doubled, misordered, misplaced or released twice."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
@@ -158,10 +164,16 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     directory = Path(tempfile.mkdtemp(prefix="agentworld-chaos-"))
     print(f"seed {seed}, data in {directory}", flush=True)
+    report: dict[str, Any] | None = None
+    failed = False
     try:
         report = asyncio.run(_run(arguments, seed, directory))
-    except AgentWorldError as exc:
-        print(f"{exc}\ndata and logs: {directory}", file=sys.stderr)
+    except* (AgentWorldError, AssertionError, OSError, TimeoutError) as group:
+        for error in _leaves(group):
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        failed = True
+    if failed or report is None:
+        print(f"FAILED: not carried out. Data and logs: {directory}", file=sys.stderr)
         return 1
     _print(report)
     write_report("chaos", report)

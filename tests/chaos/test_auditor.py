@@ -10,6 +10,7 @@ import pytest
 
 from agentworld.contract.events import BatchReady, GroupDecision, TrajectorySealed
 from agentworld.contract.topics import TRAJECTORIES
+from tests.chaos.__main__ import problems_of
 from tests.chaos.arrived import Arrived, StepRow
 from tests.chaos.auditor import VIOLATIONS, audit
 from tests.chaos.expected import Expected, Rollout
@@ -182,3 +183,11 @@ def test_what_other_runs_did_is_not_judged() -> None:
     other = Expected("another")
     assert audit(other, arrived).violations == 0
     assert audit(expected, Arrived()).lost == 4 + 12 + 2
+
+
+def test_a_run_passes_only_without_violations_and_with_enough_groups_and_kills() -> None:
+    good = dict.fromkeys(VIOLATIONS, 0) | {"poison_astray": 0, "groups": 200, "kills": 50}
+    assert problems_of(good) == []
+    assert problems_of(good | {"lost": 1}) == ["1 lost"]
+    assert problems_of(good | {"poison_astray": 2}) == ["2 poison_astray"]
+    assert len(problems_of(good | {"groups": 199, "kills": 49})) == 2
