@@ -7,8 +7,11 @@ import json
 import logging
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 
-from recipes.quickstart.rollouts import Plan, run
+from agentworld.platform.settings import KafkaSettings
+from recipes.quickstart.replacements import replaced
+from recipes.quickstart.rollouts import Plan, RolloutResult, run
 
 
 def main() -> int:
@@ -21,20 +24,28 @@ def main() -> int:
     parser.add_argument("--rollouts", type=int, default=Plan.rollouts)
     parser.add_argument("--concurrency", type=int, default=Plan.concurrency)
     parser.add_argument("--seed", type=int, default=Plan.seed)
+    parser.add_argument(
+        "--kafka", metavar="HOST:PORT", help="run lost rollouts again, as groups ask for it there"
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
-    summary = run(
-        Plan(
-            gateway_url=arguments.gateway,
-            run_id=arguments.run_id,
-            model=arguments.model,
-            tasks=arguments.tasks,
-            rollouts=arguments.rollouts,
-            concurrency=arguments.concurrency,
-            seed=arguments.seed,
-        )
+    plan = Plan(
+        gateway_url=arguments.gateway,
+        run_id=arguments.run_id,
+        model=arguments.model,
+        tasks=arguments.tasks,
+        rollouts=arguments.rollouts,
+        concurrency=arguments.concurrency,
+        seed=arguments.seed,
     )
-    json.dump(summary.figures(), sys.stdout, indent=2)
+    again: list[RolloutResult] = []
+    following: AbstractContextManager[None] = nullcontext()
+    if arguments.kafka:
+        following = replaced(plan, KafkaSettings(bootstrap=arguments.kafka), again.append)
+    with following:
+        summary = run(plan)
+    figures = summary.figures() | {"replaced": len(again)}
+    json.dump(figures, sys.stdout, indent=2)
     print()
     return 1 if summary.count("error") else 0
 
