@@ -25,14 +25,14 @@ from tests.chaos.auditor import VIOLATIONS, Audit, audit
 from tests.chaos.expected import Expected
 from tests.chaos.faults import ALL, Fault, Phase
 from tests.chaos.load import Load
-from tests.chaos.stack import chaos_stack
+from tests.chaos.stack import BATCH_GROUPS, chaos_stack
 
 LEAST_GROUPS, LEAST_KILLS = 200, 50
 _CLIENTS = 6
 _SETTLED_S = 120.0
 
 
-async def run_phase(stack: LocalStack, fault: Fault, number: int, groups: int, rng: random.Random) -> Phase:
+async def run_phase(stack: LocalStack, fault: Fault, number: int, groups: int, seed: int) -> Phase:
     """One fault while the rollouts of one run go on; both to their end."""
     acted = asyncio.Event()
     load = Load(
@@ -40,10 +40,10 @@ async def run_phase(stack: LocalStack, fault: Fault, number: int, groups: int, r
         groups,
         lambda: not acted.is_set(),
         lambda: stack.gateway_urls,
-        rng,
+        f"{seed}/{number}",
         _CLIENTS,
     )
-    phase = Phase(stack, load, rng)
+    phase = Phase(stack, load, random.Random(f"{seed}/{number}/fault"))
 
     async def act() -> None:
         try:
@@ -62,7 +62,7 @@ async def settled(stack: LocalStack, phases: list[tuple[Fault, Phase]]) -> tuple
     deadline = time.monotonic() + _SETTLED_S
     while True:
         arrived = await asyncio.to_thread(arrived_in, stack)
-        audits = [audit(phase.load.expected, arrived) for _, phase in phases]
+        audits = [audit(phase.load.expected, arrived, batch_groups=BATCH_GROUPS) for _, phase in phases]
         late = time.monotonic() > deadline
         if late or not any(found.lost for found in audits):
             return arrived, audits
@@ -81,14 +81,13 @@ def poison_left(stack: LocalStack, phases: list[tuple[Fault, Phase]]) -> int:
 
 
 async def _run(arguments: argparse.Namespace, seed: int, directory: Path) -> dict[str, Any]:
-    rng = random.Random(seed)
     began = time.monotonic()
     phases: list[tuple[Fault, Phase]] = []
     with chaos_stack(directory) as stack:
         while True:
             for fault in ALL:
                 started = time.monotonic()
-                phase = await run_phase(stack, fault, len(phases), arguments.groups, rng)
+                phase = await run_phase(stack, fault, len(phases), arguments.groups, seed)
                 phases.append((fault, phase))
                 print(f"{fault.name}: {phase.done} times in {time.monotonic() - started:.0f} s", flush=True)
             if time.monotonic() - began >= 60 * arguments.minutes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agentworld.contract.codec import encode
-from agentworld.contract.events import TrajectorySealed
+from agentworld.contract.events import GroupReady, TrajectorySealed
 from tests.chaos.arrived import Arrived
 from tests.chaos.expected import Expected, Rollout
 
@@ -21,7 +21,7 @@ class Audit:
     groups: int = 0
     answered: int = 0
     lost: int = 0
-    """Answered steps, completed rollouts and whole groups that did not arrive, in the log or as rows."""
+    """Answered steps, rollouts and whole groups that did not arrive, in the log, in a batch or as rows."""
     duplicated: int = 0
     """Steps in two places, trajectories sealed in two ways, rows that stand twice."""
     misordered: int = 0
@@ -43,8 +43,11 @@ class Audit:
         self.notes.append(f"{violation}: {note}")
 
 
-def audit(expected: Expected, arrived: Arrived) -> Audit:
-    """Judge one phase. An event that stands twice with equal bytes is a redelivery, and none."""
+def audit(expected: Expected, arrived: Arrived, *, batch_groups: int) -> Audit:
+    """Judge one phase. An event that stands twice with equal bytes is a redelivery, and none.
+
+    `batch_groups`: groups in a full batch; fewer may wait for others when the run ends.
+    """
     result = Audit(groups=len(expected.groups), answered=expected.answers)
     seals = _once(expected.run_id, arrived.seals, result)
     rollouts = {rollout.trajectory_id: rollout for rollout in expected.rollouts}
@@ -58,6 +61,7 @@ def audit(expected: Expected, arrived: Arrived) -> Audit:
             result.found("wrong_group", f"{seal.trajectory_id} was sealed in {seal.group_id}")
     _audit_rows(expected, seals, arrived, result)
     _audit_groups(expected, rollouts, arrived, result)
+    _audit_batches(expected, arrived, batch_groups, result)
     return result
 
 
@@ -123,6 +127,13 @@ def _audit_groups(expected: Expected, rollouts: dict[str, Rollout], arrived: Arr
             result.found("lost", f"{group_id} was never decided")
         elif group_id not in stored:
             result.found("lost", f"{group_id} has no row")
+    for rollout in expected.rollouts:
+        members = decided.get(rollout.group_id)
+        if members is not None and rollout.registered and rollout.trajectory_id not in members:
+            result.found("lost", f"{rollout.group_id} was decided without {rollout.trajectory_id}")
+
+
+def _audit_batches(expected: Expected, arrived: Arrived, batch_groups: int, result: Audit) -> None:
     in_batches: dict[str, set[str]] = defaultdict(set)
     bytes_of: dict[str, bytes] = {}
     for batch in arrived.batches:
@@ -132,14 +143,26 @@ def _audit_groups(expected: Expected, rollouts: dict[str, Rollout], arrived: Arr
             result.found("ready_twice", f"batch {batch.batch_id} was released in two ways")
         for group in batch.groups:
             in_batches[group.group_id].add(batch.batch_id)
+    ready = {
+        event.group_id
+        for event in arrived.decisions
+        if isinstance(event, GroupReady) and event.run_id == expected.run_id
+    }
+    waiting = sorted(ready - in_batches.keys())
+    if len(waiting) >= batch_groups:
+        for group_id in waiting:
+            result.found("lost", f"{group_id} is ready and in no batch")
     for group_id, batches in in_batches.items():
         if len(batches) > 1:
             result.found("ready_twice", f"{group_id} stands in batches {', '.join(sorted(batches))}")
 
 
-def _decided(expected: Expected, rollouts: dict[str, Rollout], arrived: Arrived, result: Audit) -> set[str]:
-    """Groups with a decision."""
+def _decided(
+    expected: Expected, rollouts: dict[str, Rollout], arrived: Arrived, result: Audit
+) -> dict[str, set[str]]:
+    """Members of each group that has a decision, by trajectory id."""
     decided: dict[str, dict[int, bytes]] = defaultdict(dict)
+    members: dict[str, set[str]] = defaultdict(set)
     for event in arrived.decisions:
         if event.run_id != expected.run_id:
             continue
@@ -147,8 +170,9 @@ def _decided(expected: Expected, rollouts: dict[str, Rollout], arrived: Arrived,
         if known != encode(event):
             note = f"{event.group_id} was decided in two ways at version {event.version}"
             result.found("ready_twice", note)
+        members[event.group_id] |= {member.trajectory_id for member in event.members}
         for member in event.members:
             rollout = rollouts.get(member.trajectory_id)
             if rollout is None or rollout.group_id != event.group_id:
                 result.found("wrong_group", f"{member.trajectory_id} is a member of {event.group_id}")
-    return set(decided)
+    return members

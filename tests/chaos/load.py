@@ -48,7 +48,8 @@ class Load:
     going_on: Callable[[], bool]
     """Whether the fault is not over: then groups go on beyond `least_groups`."""
     urls: Callable[[], list[str]]
-    rng: random.Random
+    seed: str
+    """Each rollout draws from its own generator, so that what it does depends on nobody's timing."""
     clients: int
     tries: int = 0
     """Requests that were not answered, and made again."""
@@ -72,38 +73,48 @@ class Load:
 
     def _next(self) -> Rollout | None:
         if not self._queue and (self._groups < self.least_groups or self.going_on()):
-            self._queue = planned(self.expected.run_id, self._groups, self.rng)
+            self._queue = planned(self.expected.run_id, self._groups, self._chance(f"group {self._groups}"))
             self.expected.rollouts += self._queue
             self._groups += 1
         return self._queue.pop(0) if self._queue else None
 
+    def _chance(self, name: str) -> random.Random:
+        return random.Random(f"{self.seed}/{name}")
+
     async def _rollout(self, http: aiohttp.ClientSession, rollout: Rollout) -> None:
-        fate = self.rng.random()
+        chance = self._chance(rollout.trajectory_id)
+        gateways = self._chance(f"gateways of {rollout.trajectory_id}")
+        fate = chance.random()
         metadata = {"run_id": rollout.run_id, "n_rollouts": rollout.rollouts}
-        await self._until_answered(http, rollout, "register_trajectory", {"metadata": metadata})
+        await self._until_answered(http, rollout, gateways, "register_trajectory", {"metadata": metadata})
         rollout.registered = True
         history: list[dict[str, str]] = []
-        for turn in range(self.rng.choice([0, 1, 2, 3, 4, 5])):
+        for turn in range(chance.choice([0, 1, 2, 3, 4, 5])):
             history.append({"role": "user", "content": told(f"{rollout.trajectory_id}-{turn}", ANSWER)})
             body = {"model": "demo", "messages": history, "stream": False, "max_tokens": 32}
-            text, step_id = await self._until_answered(http, rollout, "chat/completions", body)
+            text, step_id = await self._until_answered(http, rollout, gateways, "chat/completions", body)
             rollout.answered.append(step_id)
-            await asyncio.sleep(self.rng.uniform(0, _THOUGHT_S))
+            await asyncio.sleep(chance.uniform(0, _THOUGHT_S))
             history.append({"role": "assistant", "content": text})
         if fate >= _NEVER_COMPLETED:
             outcome = "failed" if fate < _FAILED else "succeeded"
-            reward = round(self.rng.random(), 3)
+            reward = round(chance.random(), 3)
             body = {"channel": "train", "outcome": outcome, "reward": reward}
-            await self._until_answered(http, rollout, "complete_trajectory", body)
+            await self._until_answered(http, rollout, gateways, "complete_trajectory", body)
             rollout.completed = True
         rollout.done = True
 
     async def _until_answered(
-        self, http: aiohttp.ClientSession, rollout: Rollout, path: str, body: dict[str, object]
+        self,
+        http: aiohttp.ClientSession,
+        rollout: Rollout,
+        gateways: random.Random,
+        path: str,
+        body: dict[str, object],
     ) -> tuple[str, str]:
         """Text and step id of the answer; asked again, maybe elsewhere, until there is one."""
         while True:
-            url = f"{self.rng.choice(self.urls())}/{rollout.trajectory_id}/{rollout.prompt_id}/v1/{path}"
+            url = f"{gateways.choice(self.urls())}/{rollout.trajectory_id}/{rollout.prompt_id}/v1/{path}"
             with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
                 async with http.post(url, json=body) as response:
                     if response.status == 200:

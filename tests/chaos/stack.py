@@ -15,11 +15,12 @@ from infra.local.ports import LOOPBACK, free_port
 from infra.local.stack import LocalStack, StackOptions
 
 _READY_S = 60.0
+BATCH_GROUPS = 4
 _SETTINGS = {
     # Longer than a killed gateway needs to come back with what stands in its spool.
     "AGENTWORLD_PROCESSORS_GRACE_MS": "5000",
     "AGENTWORLD_PROCESSORS_IDLE_TIMEOUT_MS": "25000",
-    "AGENTWORLD_PROCESSORS_BATCH_GROUPS": "4",
+    "AGENTWORLD_PROCESSORS_BATCH_GROUPS": str(BATCH_GROUPS),
 }
 
 

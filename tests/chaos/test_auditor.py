@@ -73,6 +73,15 @@ def lose_a_group_row(arrived: Arrived) -> None:
     arrived.group_rows.pop()
 
 
+def decide_without_a_rollout(arrived: Arrived) -> None:
+    first = arrived.decisions[0]
+    arrived.decisions[0] = replace(first, members=first.members[:1])
+
+
+def lose_a_batch(arrived: Arrived) -> None:
+    arrived.batches.pop()
+
+
 def seal_twice_differently(arrived: Arrived) -> None:
     arrived.seals.append(replace(arrived.seals[0], event_time_ms=1))
 
@@ -141,6 +150,8 @@ TAMPERED: list[tuple[Callable[[Arrived], None], str]] = [
     (lose_a_row, "lost"),
     (lose_a_decision, "lost"),
     (lose_a_group_row, "lost"),
+    (decide_without_a_rollout, "lost"),
+    (lose_a_batch, "lost"),
     (seal_twice_differently, "duplicated"),
     (put_a_step_into_two_places, "duplicated"),
     (store_a_row_twice, "duplicated"),
@@ -158,11 +169,11 @@ TAMPERED: list[tuple[Callable[[Arrived], None], str]] = [
 
 def test_a_log_as_it_should_be_has_no_violation_also_with_redeliveries() -> None:
     expected, arrived = collected()
-    assert audit(expected, arrived).violations == 0
+    assert audit(expected, arrived, batch_groups=1).violations == 0
     arrived.seals += copy.deepcopy(arrived.seals)
     arrived.decisions += arrived.decisions[:1]
     arrived.batches += arrived.batches[:1]
-    found = audit(expected, arrived)
+    found = audit(expected, arrived, batch_groups=1)
     assert (found.violations, found.groups, found.answered) == (0, 2, 12)
 
 
@@ -172,7 +183,7 @@ def test_a_log_as_it_should_be_has_no_violation_also_with_redeliveries() -> None
 def test_each_violation_is_found_as_what_it_is(tamper: Callable[[Arrived], None], violation: str) -> None:
     expected, arrived = collected()
     tamper(arrived)
-    found = audit(expected, arrived)
+    found = audit(expected, arrived, batch_groups=1)
     assert getattr(found, violation) > 0, found.notes
     others = {name for name in VIOLATIONS if name != violation and getattr(found, name)}
     assert others <= {"misordered"} if violation == "duplicated" else not others, found.notes
@@ -181,8 +192,8 @@ def test_each_violation_is_found_as_what_it_is(tamper: Callable[[Arrived], None]
 def test_what_other_runs_did_is_not_judged() -> None:
     expected, arrived = collected()
     other = Expected("another")
-    assert audit(other, arrived).violations == 0
-    assert audit(expected, Arrived()).lost == 4 + 12 + 2
+    assert audit(other, arrived, batch_groups=1).violations == 0
+    assert audit(expected, Arrived(), batch_groups=1).lost == 4 + 12 + 2
 
 
 def test_a_run_passes_only_without_violations_and_with_enough_groups_and_kills() -> None:
@@ -191,3 +202,10 @@ def test_a_run_passes_only_without_violations_and_with_enough_groups_and_kills()
     assert problems_of(good | {"lost": 1}) == ["1 lost"]
     assert problems_of(good | {"poison_astray": 2}) == ["2 poison_astray"]
     assert len(problems_of(good | {"groups": 199, "kills": 49})) == 2
+
+
+def test_fewer_ready_groups_than_a_batch_takes_may_wait_at_the_end() -> None:
+    expected, arrived = collected()
+    arrived.batches.clear()
+    assert audit(expected, arrived, batch_groups=3).violations == 0
+    assert audit(expected, arrived, batch_groups=2).lost == 2
