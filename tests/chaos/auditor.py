@@ -111,6 +111,8 @@ def _audit_rows(
             result.found("duplicated", f"step {step_id} has {rows[step_id]} rows")
     for row in arrived.rows:
         if row.step_id not in sealed:
+            if row.trajectory_id in seals:
+                result.found("duplicated", f"the row of step {row.step_id} is of no sealed step")
             continue
         seal, index = sealed[row.step_id]
         if (row.trajectory_id, row.group_id) != (seal.trajectory_id, seal.group_id):

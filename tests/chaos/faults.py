@@ -31,6 +31,8 @@ from tests.chaos.load import Load
 
 _HEALTHY_S = 90.0
 _POLL_S = 0.05
+_WHILE_STARTING = 0.2
+"""Share of the kills that do not wait until the process works."""
 
 
 @dataclass
@@ -41,19 +43,26 @@ class Phase:
     load: Load
     rng: random.Random
     kills: int = 0
+    kills_at_work: int = 0
+    """Of processes that were healthy then."""
     done: int = 0
     """How often the fault happened."""
     poison: list[tuple[TopicSpec, bytes]] = field(default_factory=list)
 
     async def kill(self, name: str) -> None:
-        """kill -9 once the process runs, at a random moment."""
+        """kill -9 at a random moment: mostly once it works, sometimes while it still starts."""
         process = self.stack.process(name)
+        starting = self.rng.random() < _WHILE_STARTING
         async with asyncio.timeout(_HEALTHY_S):
-            while process.pid is None:
+            while process.pid is None or not (starting or await self._works(name)):
                 await asyncio.sleep(_POLL_S)
-        await asyncio.sleep(self.rng.choice([0.1, 0.3, 0.9, 2.5, 4.0]) * self.rng.uniform(0.5, 1.0))
+        await asyncio.sleep(self.rng.uniform(0.05, 1.0))
+        self.kills_at_work += await self._works(name)
         await asyncio.to_thread(process.kill)
         self.kills += 1
+
+    async def _works(self, name: str) -> bool:
+        return name not in await asyncio.to_thread(self.stack.problems)
 
     async def healthy(self) -> None:
         """Wait until every process is able to work."""
@@ -237,11 +246,11 @@ WORKERS = ("processors-0", "processors-1")
 ANYONE = (*GATEWAYS, *WORKERS, "sink", "clickhouse")
 
 ALL = (
-    Fault("gateway killed", _kills(GATEWAYS, settle=False), 16),
-    Fault("processors killed", _kills(WORKERS, settle=False), 14),
-    Fault("sink killed", _kills(("sink",), settle=False), 7),
+    Fault("gateway killed", _kills(GATEWAYS, settle=False), 18),
+    Fault("processors killed", _kills(WORKERS, settle=False), 16),
+    Fault("sink killed", _kills(("sink",), settle=False), 8),
     Fault("broker killed", _kills(("broker",), settle=True), 3),
-    Fault("anyone killed", _kills(ANYONE, settle=False), 12),
+    Fault("anyone killed", _kills(ANYONE, settle=False), 15),
     Fault("broker paused 20 s", pause_broker, 1),
     Fault("delivered again", deliver_again, 4),
     Fault("delivered out of order", reorder, 12),

@@ -39,6 +39,10 @@ def planned(run_id: str, number: int, rng: random.Random) -> list[Rollout]:
     ]
 
 
+class Sealed(Exception):
+    """No gateway answered for so long that the rollout was given up: no more calls are taken."""
+
+
 @dataclass
 class Load:
     """Starts groups while something is done to the stack; each call goes to a gateway drawn by chance."""
@@ -82,6 +86,11 @@ class Load:
         return random.Random(f"{self.seed}/{name}")
 
     async def _rollout(self, http: aiohttp.ClientSession, rollout: Rollout) -> None:
+        with contextlib.suppress(Sealed):
+            await self._work(http, rollout)
+        rollout.done = True
+
+    async def _work(self, http: aiohttp.ClientSession, rollout: Rollout) -> None:
         chance = self._chance(rollout.trajectory_id)
         gateways = self._chance(f"gateways of {rollout.trajectory_id}")
         fate = chance.random()
@@ -102,7 +111,6 @@ class Load:
             body = {"channel": "train", "outcome": outcome, "reward": reward}
             await self._until_answered(http, rollout, gateways, "complete_trajectory", body)
             rollout.completed = True
-        rollout.done = True
 
     async def _until_answered(
         self,
@@ -122,6 +130,8 @@ class Load:
                         text = answer["choices"][0]["message"]["content"] if "choices" in answer else ""
                         return text, response.headers.get(STEP_ID, "")
                     said = await response.text()
+                    if response.status == 409 and "is sealed" in said:
+                        raise Sealed
                     if response.status in {400, 409, 413, 422}:
                         raise AssertionError(f"{url}: {response.status} {said}")
             self.tries += 1

@@ -95,6 +95,11 @@ def store_a_row_twice(arrived: Arrived) -> None:
     arrived.rows.append(arrived.rows[0])
 
 
+def store_a_row_of_no_step(arrived: Arrived) -> None:
+    row = arrived.rows[0]
+    arrived.rows.append(StepRow("unheard-of", row.trajectory_id, row.group_id, 3))
+
+
 def swap_steps(arrived: Arrived) -> None:
     seal = arrived.seals[0]
     first, second, third = seal.steps
@@ -155,6 +160,7 @@ TAMPERED: list[tuple[Callable[[Arrived], None], str]] = [
     (seal_twice_differently, "duplicated"),
     (put_a_step_into_two_places, "duplicated"),
     (store_a_row_twice, "duplicated"),
+    (store_a_row_of_no_step, "duplicated"),
     (swap_steps, "misordered"),
     (store_a_row_at_another_place, "misordered"),
     (seal_in_another_group, "wrong_group"),
