@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from agentworld.commands import batches, demo, dlq, replay, stack
+from agentworld.commands import batches, dataset, demo, dlq, replay, stack
 from agentworld.commands.servers import use_servers
 from agentworld.platform.nesting import follow_deep_nesting
 
@@ -16,6 +16,7 @@ for _command in (stack.up, stack.down, stack.status, stack.logs, stack.reset, de
 
 app.command()(replay.replay)
 app.add_typer(batches.app, name="batches", callback=use_servers)
+app.add_typer(dataset.app, name="dataset", callback=use_servers)
 app.add_typer(dlq.app, name="dlq", callback=use_servers)
 
 

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
-import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 import typer
 from rich.console import Console
 
+from agentworld.commands.batch_source import batch_reader
 from agentworld.commands.plain_errors import plain_errors
-from agentworld.contract.errors import Unavailable
 from agentworld.contract.events import BatchReady
-from agentworld.contract.topics import READY_BATCHES, TRAJECTORIES
-from agentworld.platform.batch_archive import BatchArchive
-from agentworld.platform.batches import BatchReader
+from agentworld.contract.topics import READY_BATCHES
 from agentworld.platform.batches import tail as tail_batches
-from agentworld.platform.clickhouse import connect
-from agentworld.platform.reader import KafkaPlaceReader, KafkaReader
+from agentworld.platform.reader import KafkaReader
 from agentworld.platform.reports import print_table
 from agentworld.platform.resolved import ResolvedBatch, ResolvedStep, ResolvedTrajectory
 from agentworld.platform.scan import scan_topic
-from agentworld.platform.settings import ClickHouseSettings, KafkaSettings
+from agentworld.platform.settings import KafkaSettings
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
 
@@ -51,7 +45,7 @@ def tail(
     if follow:
         _follow(kafka, run, channel)
         return
-    with _batch_reader(kafka) as reader:
+    with batch_reader(kafka) as reader:
         batches = reader.list(run_id=run, channel=channel)
     if not batches:
         typer.echo("no batch yet: one is released when enough groups of a run and channel are ready")
@@ -84,33 +78,12 @@ def show(
     tokens: Annotated[bool, typer.Option("--tokens", help="Also each step's ids and logprobs.")] = False,
 ) -> None:
     """Resolve a batch to its trajectories, token by token, and print it."""
-    with _batch_reader(KafkaSettings()) as reader:
+    with batch_reader(KafkaSettings()) as reader:
         resolved = reader.resolve(reader.find(batch_id))
     if as_json:
         typer.echo(json.dumps(_as_json(resolved)))
         return
     _print_batch(resolved, tokens=tokens)
-
-
-@contextlib.contextmanager
-def _batch_reader(kafka: KafkaSettings) -> Iterator[BatchReader]:
-    places = KafkaPlaceReader(kafka, TRAJECTORIES, client_id="batches-show")
-    try:
-        yield BatchReader(places, partial(scan_topic, kafka, READY_BATCHES), _archive())
-    finally:
-        places.close()
-
-
-def _archive() -> BatchArchive | None:
-    """The log alone serves what it still holds, so ClickHouse may be away."""
-    for name in ("clickhouse_connect", "urllib3"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    try:
-        client = connect(ClickHouseSettings(connect_timeout_s=2.0))
-    except Unavailable:
-        typer.echo("note: ClickHouse does not answer, reading from Kafka alone", err=True)
-        return None
-    return BatchArchive(client)
 
 
 def _console() -> Console:
