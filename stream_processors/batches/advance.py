@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -115,7 +115,7 @@ def batch(
     after = replace(
         channel,
         sequence=channel.sequence + 1,
-        last_batch=tuple(entry.group_id for entry in taken),
+        last_batch=(*channel.last_batch, *(entry.group_id for entry in taken)),
         unconsumed=(*channel.unconsumed, batch_id) if rules.batch.max_unconsumed else (),
     )
     return after, [batched(entry, log_ms) for entry in taken], event
@@ -131,13 +131,38 @@ def stale(entry: GroupEntry, log_ms: int) -> GroupEntry:
     return replace(entry, status="stale", since_ms=log_ms, group=None)
 
 
-def released_too(channel: ChannelState, before: ChannelState) -> ChannelState:
-    """`channel`, where the record that released its last batch had released `before`'s, too."""
-    return replace(channel, last_batch=(*before.last_batch, *channel.last_batch))
+def without(channel: ChannelState, dropped: Sequence[GroupEntry]) -> ChannelState:
+    """The channel once groups that went stale are no longer waiting in it."""
+    named = tuple((entry.group_id, entry.version) for entry in dropped)
+    return replace(channel, last_stale=(*channel.last_stale, *named))
 
 
-def unknown_entry(channel: ChannelState, group_id: str) -> GroupEntry:
-    """An entry for a group that the last batch names and whose own entry was never written."""
+def next_record(channel: ChannelState) -> ChannelState:
+    """The channel as a record finds it: all that the one before decided is written by then."""
+    return replace(channel, last_batch=(), last_stale=())
+
+
+def repaired(channel: ChannelState, known: Mapping[str, GroupEntry], log_ms: int) -> list[GroupEntry]:
+    """Entries as the channel's last decision left them, where they were not written themselves."""
+    repairs = []
+    for group_id in channel.last_batch:
+        entry = known.get(group_id) or _unknown(channel, group_id)
+        if entry.status != "batched":
+            repairs.append(batched(entry, log_ms))
+    for group_id, version in channel.last_stale:
+        entry = known.get(group_id) or _unknown(channel, group_id)
+        if entry.version < version or (entry.version == version and entry.status == "pending"):
+            repairs.append(replace(stale(entry, log_ms), version=version))
+    return repairs
+
+
+def is_named(channel: ChannelState, group_id: str) -> bool:
+    """True where `repaired` asks for the group, so that its entry must stay."""
+    return group_id in channel.last_batch or any(group_id == name for name, _ in channel.last_stale)
+
+
+def _unknown(channel: ChannelState, group_id: str) -> GroupEntry:
+    """An entry for a group whose own was never written."""
     return GroupEntry(
         run_id=channel.run_id,
         channel=channel.channel,

@@ -14,12 +14,13 @@ from stream_processors.batches.advance import (
     SOURCE,
     advance,
     batch,
-    batched,
     consumed,
     due_ms,
-    released_too,
+    is_named,
+    next_record,
+    repaired,
     stale,
-    unknown_entry,
+    without,
 )
 from stream_processors.batches.orders import ORDERS
 from stream_processors.batches.staleness import lag_of, stale_verdict
@@ -52,8 +53,8 @@ class BatchProcessor:
         self._entries: dict[str, GroupEntry] = {}
         self._pending: dict[_ChannelName, dict[str, GroupEntry]] = defaultdict(dict)
         self._policy_versions: dict[str, int] = {}
-        self._released_now: set[_ChannelName] = set()
-        """Channels of which the record in hand has released a batch."""
+        self._decided_now: set[_ChannelName] = set()
+        """Channels in which the record in hand has released or dropped groups."""
         self._deadlines = Deadlines()
 
     @property
@@ -76,10 +77,8 @@ class BatchProcessor:
                 self._keep(decode_entry(value))
         repairs = Effects()
         for channel in self._channels.values():
-            for group_id in channel.last_batch:
-                entry = self._entries.get(group_id) or unknown_entry(channel, group_id)
-                if entry.status != "batched":  # pending, or known only as it was before it came back
-                    self._put(batched(entry, self._clock.active_ms), repairs)
+            for entry in repaired(channel, self._entries, self._clock.active_ms):
+                self._put(entry, repairs)
         return repairs
 
     def process(self, record: Record) -> Effects:
@@ -87,7 +86,7 @@ class BatchProcessor:
         event = decode(self.source, record.value)
         counter("processor_events", "agent", "type").labels("batch", type(event).__name__).inc()
         effects = Effects()
-        self._released_now.clear()
+        self._decided_now.clear()
         clock = self._clock.advance(event.event_time_ms) if isinstance(event, ClockTicked) else self._clock
         time_passed = clock is not self._clock
         self._clock = clock
@@ -156,8 +155,7 @@ class BatchProcessor:
                 continue
             if entry.status == "pending":
                 self._release_due((entry.run_id, entry.channel), event_time_ms, effects)
-            elif group_id in self._channels[entry.run_id, entry.channel].last_batch:
-                # The last batch's groups stay known: `load` looks for them.
+            elif is_named(self._channels[entry.run_id, entry.channel], group_id):
                 self._deadlines.set(group_id, now_ms + self._rules_of(entry).closed_ttl_ms)
             else:
                 del self._entries[group_id]
@@ -189,39 +187,43 @@ class BatchProcessor:
     def _drop_stale(self, name: _ChannelName, event_time_ms: int, effects: Effects) -> bool:
         """Take groups that went stale out of the next batch; True where there were any."""
         limit = self._rules.of(*name).batch.max_policy_lag
-        found = False
+        dropped = []
         for entry in self._chosen(name) if limit >= 0 else ():
             lag = lag_of(entry, self._policy_versions)
             if lag is None or lag.versions <= limit or entry.exempt:
                 continue
-            found = True
+            dropped.append(entry)
             verdict = stale_verdict(entry, lag, limit=limit, event_time_ms=event_time_ms, source=SOURCE)
             counter("processor_decisions", "type").labels("group_stale").inc()
             effects.outputs.append(OutRecord.of(TRAJECTORY_EVENTS, verdict))
-            self._put(stale(entry, self._clock.active_ms), effects)
-            key = "group", entry.group_id
-            # Before the channel, which says that the record was dealt with.
-            effects.writes = {key: effects.writes.pop(key), **effects.writes}
-        return found
+        if dropped:
+            self._put_channel(without(self._deciding(name), dropped), effects)
+            for entry in dropped:
+                self._put(stale(entry, self._clock.active_ms), effects)
+        return bool(dropped)
 
     def _release(self, name: _ChannelName, reason: str, event_time_ms: int, effects: Effects) -> None:
-        before = self._channels[name]
         channel, entries, event = batch(
-            before,
+            self._deciding(name),
             self._chosen(name),
             reason=reason,
             event_time_ms=event_time_ms,
             log_ms=self._clock.active_ms,
             rules=self._rules.of(*name),
         )
-        if name in self._released_now:  # a second batch by the same record: repaired together
-            channel = released_too(channel, before)
-        self._released_now.add(name)
         counter("processor_decisions", "type").labels("batch_ready").inc()
         effects.outputs.append(OutRecord.of(READY_BATCHES, event))
         self._put_channel(channel, effects)
         for entry in entries:
             self._put(entry, effects)
+
+    def _deciding(self, name: _ChannelName) -> ChannelState:
+        """The channel for a decision; what the record in hand decides there is repaired together."""
+        channel = self._channels[name]
+        if name not in self._decided_now:
+            self._decided_now.add(name)
+            channel = next_record(channel)
+        return channel
 
     def _put_channel(self, channel: ChannelState, effects: Effects) -> None:
         self._channels[channel.run_id, channel.channel] = channel

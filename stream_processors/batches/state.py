@@ -23,6 +23,8 @@ class ChannelState(msgspec.Struct, frozen=True, tag="channel"):
     last_batch: tuple[str, ...] = ()
     """Group ids of what the last record released. Written first, so that a decision cut off half-way is
     repaired."""
+    last_stale: tuple[tuple[str, int], ...] = ()
+    """Groups, and their versions, that went stale by the last record that released or dropped any."""
     unconsumed: tuple[str, ...] = ()
     """Batch ids that the trainer has not taken, where the run limits how many there may be."""
 
