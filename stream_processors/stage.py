@@ -21,6 +21,10 @@ _OPEN_GAUGES: dict[str, GaugeName] = {
     "trajectory": "processor_open_trajectories",
     "group": "processor_open_groups",
 }
+_QUEUE_GAUGES: dict[str, tuple[GaugeName, ...]] = {
+    "batch": ("processor_waiting_groups", "processor_unconsumed_batches"),
+}
+"""Set by the processors themselves, by run and channel."""
 
 
 class Stage:
@@ -54,6 +58,8 @@ class Stage:
         """Take no more records: the partitions may go to another worker."""
         for partition in self._partitions:
             self._set_gauge(partition, 0)
+        for name in _QUEUE_GAUGES.get(self.name, ()):
+            gauge(name, "run", "channel").clear()
         self._partitions = {}
         self.next_offsets = {}
 

@@ -30,6 +30,8 @@ GaugeName = Literal[
     "gateway_engine_held",  # 1 while its calls wait for new weights, else 0, by engine
     "processor_open_trajectories",  # not yet sealed, by partition
     "processor_open_groups",  # not yet decided, by partition
+    "processor_waiting_groups",  # ready and in no batch yet, by run and channel
+    "processor_unconsumed_batches",  # not yet taken by the trainer, where that is limited; by run and channel
 ]
 HistogramName = Literal[
     "gateway_call_seconds",  # request arrival to end of reply

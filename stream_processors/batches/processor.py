@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import islice
 
 from agentworld.contract.codec import decode
 from agentworld.contract.events import BatchConsumed, ClockTicked, GroupDecision, PolicyPublished
 from agentworld.contract.topics import GROUPS, READY_BATCHES, TRAJECTORY_EVENTS
 from agentworld.platform.log import OutRecord, Record
-from agentworld.platform.metrics import counter
+from agentworld.platform.metrics import counter, gauge
 from stream_processors.batches.advance import (
     SOURCE,
     advance,
@@ -19,6 +20,7 @@ from stream_processors.batches.advance import (
     is_named,
     next_record,
     repaired,
+    replace,
     stale,
     without,
 )
@@ -38,6 +40,10 @@ from stream_processors.rules import Rules, RuleSource
 
 _ChannelName = tuple[str, str]
 
+REMEMBERED = 20_000
+"""Most groups of a partition that are remembered after they left or were withdrawn. Log time alone would
+not do: it stands still here while no group waits with a linger."""
+
 
 class BatchProcessor:
     """Queues ready groups per run and channel and releases them in batches."""
@@ -45,9 +51,10 @@ class BatchProcessor:
     source = GROUPS
     consumer = SOURCE
 
-    def __init__(self, partition: int, rules: RuleSource) -> None:
+    def __init__(self, partition: int, rules: RuleSource, *, remembered: int = REMEMBERED) -> None:
         self._partition = partition
         self._rules = rules
+        self._remembered = remembered
         self._clock = Clock()
         self._channels: dict[_ChannelName, ChannelState] = {}
         self._entries: dict[str, GroupEntry] = {}
@@ -56,13 +63,18 @@ class BatchProcessor:
         self._decided_now: set[_ChannelName] = set()
         """Channels in which the record in hand has released or dropped groups."""
         self._deadlines = Deadlines()
+        self._lingering: set[str] = set()
+        """Waiting groups whose linger is not over."""
+        self._unasked: set[_ChannelName] = set()
+        """Channels with waiting groups, until they are asked once after loading: rules may have changed."""
+        self._closed: dict[str, None] = {}
+        """Groups that do not wait any more, oldest first."""
+        self._offset = 0
 
     @property
     def open_count(self) -> int:
-        """Groups that wait with a linger to be met."""
-        return sum(
-            len(waiting) for name, waiting in self._pending.items() if self._rules.of(*name).batch.linger_ms
-        )
+        """What waits for time to pass; a group that waits for room alone does not."""
+        return len(self._lingering) + len(self._unasked)
 
     def load(self, entries: Mapping[StateKey, bytes]) -> Effects:
         """Take over stored state; finishes a batch whose groups were not all noted as batched."""
@@ -70,11 +82,13 @@ class BatchProcessor:
             if key == CLOCK_KEY:
                 self._clock = decode_clock(value)
             elif key[0] == "channel":
-                self._channels[key[1], key[2]] = decode_channel(value)
+                self._keep_channel(decode_channel(value))
             elif key[0] == "policy":
                 self._policy_versions[key[1]] = int(value)
             else:
                 self._keep(decode_entry(value))
+        self._closed = dict.fromkeys(sorted(self._closed, key=lambda name: self._entries[name].closed_at))
+        self._unasked = {name for name, waiting in self._pending.items() if waiting}
         repairs = Effects()
         for channel in self._channels.values():
             for entry in repaired(channel, self._entries, self._clock.active_ms):
@@ -87,6 +101,7 @@ class BatchProcessor:
         counter("processor_events", "agent", "type").labels("batch", type(event).__name__).inc()
         effects = Effects()
         self._decided_now.clear()
+        self._offset = record.offset
         clock = self._clock.advance(event.event_time_ms) if isinstance(event, ClockTicked) else self._clock
         time_passed = clock is not self._clock
         self._clock = clock
@@ -100,6 +115,7 @@ class BatchProcessor:
         if time_passed:
             self._meet_deadlines(event.event_time_ms, effects)
             effects.writes[CLOCK_KEY] = encode_clock(clock)
+        self._forget_oldest(effects)
         # What leaves depends on all groups together: state must never be ahead for some of them only.
         effects.decisive = any(key != CLOCK_KEY for key in effects.writes)
         return effects
@@ -148,7 +164,11 @@ class BatchProcessor:
 
     def _meet_deadlines(self, event_time_ms: int, effects: Effects) -> None:
         now_ms = self._clock.active_ms
+        for name in sorted(self._unasked):
+            self._release_due(name, event_time_ms, effects)
+        self._unasked.clear()
         for group_id in self._deadlines.pop_due(now_ms):
+            self._lingering.discard(group_id)
             entry = self._entries[group_id]
             due = due_ms(entry, self._rules_of(entry))
             if due is None or due > now_ms:
@@ -158,8 +178,20 @@ class BatchProcessor:
             elif is_named(self._channels[entry.run_id, entry.channel], group_id):
                 self._deadlines.set(group_id, now_ms + self._rules_of(entry).closed_ttl_ms)
             else:
-                del self._entries[group_id]
-                effects.writes["group", group_id] = None
+                self._forget(group_id, effects)
+
+    def _forget_oldest(self, effects: Effects) -> None:
+        excess = max(0, len(self._closed) - self._remembered)
+        for group_id in list(islice(self._closed, excess)):
+            entry = self._entries[group_id]
+            if not is_named(self._channels[entry.run_id, entry.channel], group_id):
+                self._forget(group_id, effects)
+
+    def _forget(self, group_id: str, effects: Effects) -> None:
+        del self._entries[group_id]
+        del self._closed[group_id]
+        self._deadlines.clear(group_id)
+        effects.writes["group", group_id] = None
 
     def _release_due(self, name: _ChannelName, event_time_ms: int, effects: Effects) -> None:
         """Release full batches, and short ones after the linger, while the trainer keeps up."""
@@ -226,11 +258,18 @@ class BatchProcessor:
         return channel
 
     def _put_channel(self, channel: ChannelState, effects: Effects) -> None:
-        self._channels[channel.run_id, channel.channel] = channel
+        self._keep_channel(channel)
         key = ("channel", channel.run_id, channel.channel)
         effects.writes[key] = encode_state(channel)
 
+    def _keep_channel(self, channel: ChannelState) -> None:
+        name = channel.run_id, channel.channel
+        self._channels[name] = channel
+        gauge("processor_unconsumed_batches", "run", "channel").labels(*name).set(len(channel.unconsumed))
+
     def _put(self, entry: GroupEntry, effects: Effects) -> None:
+        if entry.status != "pending":
+            entry = replace(entry, closed_at=self._offset)
         self._keep(entry)
         effects.writes["group", entry.group_id] = encode_state(entry)
 
@@ -238,14 +277,20 @@ class BatchProcessor:
         return self._rules.of(entry.run_id, entry.channel)
 
     def _keep(self, entry: GroupEntry) -> None:
+        name = entry.run_id, entry.channel
         self._entries[entry.group_id] = entry
-        waiting = self._pending[entry.run_id, entry.channel]
+        self._closed.pop(entry.group_id, None)
         if entry.status == "pending":
-            waiting[entry.group_id] = entry
+            self._pending[name][entry.group_id] = entry
         else:
-            waiting.pop(entry.group_id, None)
+            self._pending[name].pop(entry.group_id, None)
+            self._closed[entry.group_id] = None
+        gauge("processor_waiting_groups", "run", "channel").labels(*name).set(len(self._pending[name]))
+        self._lingering.discard(entry.group_id)
         due = due_ms(entry, self._rules_of(entry))
         if due is None:
             self._deadlines.clear(entry.group_id)
-        else:
-            self._deadlines.set(entry.group_id, due)
+            return
+        self._deadlines.set(entry.group_id, due)
+        if entry.status == "pending" and due > self._clock.active_ms:
+            self._lingering.add(entry.group_id)

@@ -44,6 +44,8 @@ class GroupEntry(msgspec.Struct, frozen=True, tag="group"):
     group_id: str
     group: BatchGroup | None = None
     """While pending."""
+    closed_at: int = 0
+    """Offset of the record by which it stopped waiting."""
     exempt: bool = False
     """A person released it: it does not go stale."""
 
