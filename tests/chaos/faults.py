@@ -31,6 +31,8 @@ from tests.chaos.load import Load
 
 _HEALTHY_S = 90.0
 _POLL_S = 0.05
+_IN_TURN = 3
+"""So many processes are killed in turn; of more, one that works is drawn."""
 _WHILE_STARTING = 0.2
 """Share of the kills that do not wait until the process works."""
 
@@ -54,14 +56,15 @@ class Phase:
         process = self.stack.process(name)
         starting = self.rng.random() < _WHILE_STARTING
         async with asyncio.timeout(_HEALTHY_S):
-            while process.pid is None or not (starting or await self._works(name)):
+            while process.pid is None or not (starting or await self.works(name)):
                 await asyncio.sleep(_POLL_S)
         await asyncio.sleep(self.rng.uniform(0.05, 1.0))
-        self.kills_at_work += await self._works(name)
+        self.kills_at_work += await self.works(name)
         await asyncio.to_thread(process.kill)
         self.kills += 1
 
-    async def _works(self, name: str) -> bool:
+    async def works(self, name: str) -> bool:
+        """Whether the process is healthy."""
         return name not in await asyncio.to_thread(self.stack.problems)
 
     async def healthy(self) -> None:
@@ -72,7 +75,12 @@ class Phase:
 def _kills(names: Sequence[str], *, settle: bool) -> Callable[[Phase, int], Awaitable[None]]:
     async def act(phase: Phase, times: int) -> None:
         for number in range(times):
-            await phase.kill(names[number % len(names)] if len(names) < 4 else phase.rng.choice(names))
+            if len(names) > _IN_TURN:
+                problems = await asyncio.to_thread(phase.stack.problems)
+                working = [name for name in names if name not in problems]
+                await phase.kill(phase.rng.choice(working or names))
+            else:
+                await phase.kill(names[number % len(names)])
             phase.done += 1
             if settle:
                 await phase.healthy()
@@ -246,11 +254,11 @@ WORKERS = ("processors-0", "processors-1")
 ANYONE = (*GATEWAYS, *WORKERS, "sink", "clickhouse")
 
 ALL = (
-    Fault("gateway killed", _kills(GATEWAYS, settle=False), 18),
-    Fault("processors killed", _kills(WORKERS, settle=False), 16),
-    Fault("sink killed", _kills(("sink",), settle=False), 8),
+    Fault("gateway killed", _kills(GATEWAYS, settle=False), 12),
+    Fault("processors killed", _kills(WORKERS, settle=False), 10),
+    Fault("sink killed", _kills(("sink",), settle=False), 6),
     Fault("broker killed", _kills(("broker",), settle=True), 3),
-    Fault("anyone killed", _kills(ANYONE, settle=False), 15),
+    Fault("anyone killed", _kills(ANYONE, settle=False), 22),
     Fault("broker paused 20 s", pause_broker, 1),
     Fault("delivered again", deliver_again, 4),
     Fault("delivered out of order", reorder, 12),
