@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from agentworld.contract.errors import AgentWorldError, Retryable
+from agentworld.platform.broker_probe import BrokerProbe
 from agentworld.platform.clickhouse import connect
 from agentworld.platform.kafka import ensure_topics
 from agentworld.platform.logs import configure_logging
@@ -16,7 +17,6 @@ from agentworld.platform.nesting import follow_deep_nesting
 from agentworld.platform.publisher import KafkaPublisher
 from agentworld.platform.reader import KafkaReader
 from agentworld.platform.settings import ClickHouseSettings, KafkaSettings
-from sinks.broker_probe import BrokerProbe
 from sinks.health import Health, HealthServer
 from sinks.rows.build import SOURCES
 from sinks.schema import migrate

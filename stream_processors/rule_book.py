@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from agentworld.contract.errors import InvalidInput
+from stream_processors.evaluators.kinds import AnyEvaluator
 from stream_processors.rules import Rules, Section
 
-_SECTIONS = {"seal", "group", "reward", "batch", "curation"}
+_SECTIONS = {"seal", "group", "reward", "batch", "curation", "evaluator"}
 
 
 class RunPage(Section, frozen=True, kw_only=True):
@@ -36,9 +37,15 @@ class RuleBook:
         self._default: dict[str, Any] = _merged(msgspec.to_builtins(base), default)
         self._known: dict[tuple[bool, ...], Rules] = {}
         self._by_name: dict[tuple[str, str], Rules] = {}
-        _converted(self._default, "[default]")
+        possible = [_converted(self._default, "[default]")]
         for number, page in enumerate(pages, 1):
-            _converted(_merged(self._default, page.rules), f"[[run]] number {number} ({page.match})")
+            where = f"[[run]] number {number} ({page.match})"
+            possible.append(_converted(_merged(self._default, page.rules), where))
+        self.evaluators: list[AnyEvaluator] = []
+        """Each that some run may have, once."""
+        for evaluator in (evaluator for rules in possible for evaluator in rules.evaluators):
+            if evaluator not in self.evaluators:
+                self.evaluators.append(evaluator)
 
     def of(self, run_id: str, channel: str) -> Rules:
         """The rules of a run's channel. The same object for all to which the same pages apply."""

@@ -11,6 +11,7 @@ import msgspec
 from agentworld.contract.events import Outcome
 from agentworld.contract.topics import TRAJECTORIES
 from stream_processors.curation import CurationRule
+from stream_processors.evaluators.kinds import AnyEvaluator, evaluator_name
 
 DAY_MS = 24 * 3_600_000
 
@@ -105,16 +106,30 @@ class Rules(Section, frozen=True, kw_only=True, dict=True):
     batch: BatchRules = BatchRules()
     curation: tuple[CurationRule, ...] = ()
     """Asked in this order once a group is complete."""
+    evaluators: tuple[AnyEvaluator, ...] = msgspec.field(default=(), name="evaluator")
+    """What rewards and judges sealed trajectories, beside the processors: `stream_processors.evaluators`."""
     closed_ttl_ms: Positive = 6 * 3_600_000
     """For which what was sealed, decided or batched is remembered, so that a redelivery changes nothing
     and late events are told apart. Longer than any redelivery."""
     max_sealed_bytes: Positive = TRAJECTORIES.max_message_bytes - 64 * 1024
     """Longest encoded `TrajectorySealed`; the rest of the topic's limit is for headers and framing."""
 
+    def __post_init__(self) -> None:
+        """Refuse evaluators whose answers could not be told apart."""
+        names = [evaluator_name(evaluator) for evaluator in self.evaluators]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(
+                f"several evaluators are named {', '.join(sorted(twice))}: give each its own name"
+            )
+
     @cached_property
     def digest(self) -> str:
-        """`sha256:<hex>` of the rules as JSON; equal rules have equal digests."""
-        return f"sha256:{hashlib.sha256(msgspec.json.encode(self)).hexdigest()}"
+        """`sha256:<hex>` of the rules as JSON; equal rules have equal digests.
+
+        Without the evaluators: what they said stands in the log.
+        """
+        decisive = msgspec.structs.replace(self, evaluators=())
+        return f"sha256:{hashlib.sha256(msgspec.json.encode(decisive)).hexdigest()}"
 
     def of(self, run_id: str, channel: str) -> Rules:
         """The same for every run: rules alone are a rule book with one page."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -83,6 +83,25 @@ class LogReader(Protocol):
 
     def commit(self) -> None:
         """Everything polled so far is dealt with. Blocks until the broker knows."""
+        ...
+
+    def close(self) -> None:
+        """Leave the group; what was not committed is read again by the next."""
+        ...
+
+
+class PlacedReader(Protocol):
+    """A `LogReader` whose records are dealt with out of order."""
+
+    def poll(self, *, max_records: int = 500, timeout_s: float = 1.0) -> list[Record]:
+        """As `LogReader`'s."""
+        ...
+
+    def commit_to(self, positions: Mapping[tuple[str, int], int]) -> None:
+        """All before these offsets is dealt with, by (topic, partition). Blocks until the broker knows.
+
+        Partitions that this reader has no more are left out.
+        """
         ...
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agentworld.contract.errors import InvalidInput, Unavailable
 from agentworld.contract.events import Place
@@ -131,6 +131,13 @@ class InMemoryReader:
         if not self._log.available:
             raise Unavailable("the in-memory log is switched off")
         for (topic, partition), position in self._position.items():
+            self._log._committed[self._group, topic, partition] = position
+
+    def commit_to(self, positions: Mapping[tuple[str, int], int]) -> None:
+        """Remember these positions for the group."""
+        if not self._log.available:
+            raise Unavailable("the in-memory log is switched off")
+        for (topic, partition), position in positions.items():
             self._log._committed[self._group, topic, partition] = position
 
     def close(self) -> None:

@@ -18,6 +18,9 @@ CounterName = Literal[
     "processor_duplicates",  # redelivered events that changed nothing
     "processor_decisions",  # by event type of the decision
     "processor_sealed_steps",  # by relation to their parent (superseded ones under that name) and run
+    "evaluator_evaluations",  # by evaluator and outcome (answered, failed, budget_spent, stands)
+    "evaluator_calls",  # calls of judges, by evaluator and outcome (answered, unusable, unavailable, refused)
+    "evaluator_tokens",  # of judges, by evaluator and kind (prompt, answer)
     "sink_rows",  # by table
     "dead_letters",  # by topic and reason
 ]
@@ -32,10 +35,12 @@ GaugeName = Literal[
     "processor_open_groups",  # not yet decided, by partition
     "processor_waiting_groups",  # ready and in no batch yet, by run and channel
     "processor_unconsumed_batches",  # not yet taken by the trainer, where that is limited; by run and channel
+    "evaluator_open_trajectories",  # being evaluated now
 ]
 HistogramName = Literal[
     "gateway_call_seconds",  # request arrival to end of reply
     "gateway_capture_ack_seconds",  # publish to broker ack or spool fsync
+    "evaluator_seconds",  # one evaluation, pauses and further tries included, by evaluator
     "sink_insert_seconds",  # one insert, by table
 ]
 

@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -70,6 +70,7 @@ class KafkaReader:
             idle_fetch_ms=settings.idle_fetch_ms,
         )
         self._next: dict[tuple[str, int], int] = {}
+        self._mine: set[tuple[str, int]] = set()
         self._consumer.subscribe(
             [topic_name(settings, spec.name) for spec in specs],
             on_assign=self._on_assign,
@@ -77,11 +78,13 @@ class KafkaReader:
         )
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._mine |= {(tp.topic, tp.partition) for tp in partitions}
         self._fetch.assigned(partitions, from_end=self._from_end)
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         for tp in partitions:
             self._next.pop((tp.topic, tp.partition), None)
+            self._mine.discard((tp.topic, tp.partition))
 
     def poll(self, *, max_records: int = 500, timeout_s: float = 1.0) -> list[Record]:
         """Up to `max_records`, in order per partition; empty after `timeout_s`.
@@ -108,7 +111,16 @@ class KafkaReader:
         """Commit the position after everything polled so far."""
         if not self._next:
             return
-        offsets = [TopicPartition(t, p, o) for (t, p), o in self._next.items()]
+        self._commit([TopicPartition(t, p, o) for (t, p), o in self._next.items()])
+        self._next.clear()
+
+    def commit_to(self, positions: Mapping[tuple[str, int], int]) -> None:
+        """Commit these positions, by topic (without prefix) and partition, of the partitions still had."""
+        full = {(self._prefix + topic, partition): at for (topic, partition), at in positions.items()}
+        if offsets := [TopicPartition(t, p, at) for (t, p), at in full.items() if (t, p) in self._mine]:
+            self._commit(offsets)
+
+    def _commit(self, offsets: list[TopicPartition]) -> None:
         try:
             committed = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as exc:
@@ -117,7 +129,6 @@ class KafkaReader:
         for tp in committed or []:
             if tp.error:
                 raise Unavailable(f"{tp.topic}/{tp.partition}: offset not committed: {tp.error.str()}")
-        self._next.clear()
 
     def close(self) -> None:
         """Leave the group."""

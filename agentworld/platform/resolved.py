@@ -153,13 +153,20 @@ def policy_versions(steps: Sequence[StepCaptured]) -> list[int]:
 
 def resolve_sealed(sealed: TrajectorySealed, member: GroupMember) -> ResolvedTrajectory:
     """The trajectory in `sealed`, as `member` of a batch. Raises `IntegrityError` (see `check`)."""
+    trajectory = resolve_trajectory(sealed, member.reward)
+    check(trajectory, member)
+    return trajectory
+
+
+def resolve_trajectory(sealed: TrajectorySealed, reward: float | None) -> ResolvedTrajectory:
+    """The trajectory in `sealed`, `reward` being the one that trains."""
     prompts = expand_each([placed.step for placed in sealed.steps])
     rewards = {r.step_id: r.value for r in sealed.rewards if r.name == "reward" and r.step_id}
     trained = trained_step_ids(
         {placed.step.step_id: placed.parent_step_id for placed in sealed.steps if not placed.superseded},
         tip=sealed.trained_branch.tip_step_id if sealed.trained_branch else None,
     )
-    trajectory = ResolvedTrajectory(
+    return ResolvedTrajectory(
         trajectory_id=sealed.trajectory_id,
         prompt_id=sealed.prompt_id,
         group_id=sealed.group_id,
@@ -171,7 +178,7 @@ def resolve_sealed(sealed: TrajectorySealed, member: GroupMember) -> ResolvedTra
         outcome=sealed.outcome,
         outcome_reason=sealed.outcome_reason,
         seal_reason=sealed.seal_reason,
-        reward=member.reward,
+        reward=reward,
         rewards=[
             {"name": r.name, "value": r.value, "step_id": r.step_id, "version": r.version}
             for r in sealed.rewards
@@ -191,8 +198,6 @@ def resolve_sealed(sealed: TrajectorySealed, member: GroupMember) -> ResolvedTra
         ),
         read_from="log",
     )
-    check(trajectory, member)
-    return trajectory
 
 
 def _step(
