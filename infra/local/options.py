@@ -26,7 +26,8 @@ class StackOptions(BaseModel):
     gateways: int = Field(default=1, ge=1, le=16)
     processors: int = Field(default=1, ge=1, le=16)
     rules: Path | None = None
-    """TOML file with the rules of each run, for the stream processors; none: their settings alone."""
+    """TOML file with the rules of each run, for the stream processors, and their evaluators, which run where
+    it has any; none: settings alone, and no evaluators."""
     gateway_port: int = Field(default=8700, ge=1, le=65535)
     """Port of the first gateway, where it is free; otherwise a free one is taken."""
     kafka_port: int = Field(default=9092, ge=1, le=65535)

@@ -59,8 +59,8 @@ class StackPlan:
         return [spec.url for spec in self.services if spec.module == "gateway"]
 
 
-def plan_stack(options: StackOptions, choose: ChoosePort) -> StackPlan:
-    """The plan for these options."""
+def plan_stack(options: StackOptions, choose: ChoosePort, *, evaluators: bool = False) -> StackPlan:
+    """The plan for these options. `evaluators`: whether the rules file has any."""
     kafka_port = None if options.kafka else choose(options.kafka_port)
     clickhouse_port = None if options.clickhouse else choose(options.clickhouse_port)
     kafka = _kafka(options, kafka_port)
@@ -79,6 +79,7 @@ def plan_stack(options: StackOptions, choose: ChoosePort) -> StackPlan:
     services = [
         *(_gateway(options, data_dir, index, choose) for index in range(options.gateways)),
         *(_processor(options, data_dir, index, choose) for index in range(options.processors)),
+        *([_evaluators(options, data_dir, choose)] if evaluators else []),
         _sink(choose),
     ]
     return StackPlan(
@@ -139,6 +140,17 @@ def _processor(options: StackOptions, data_dir: Path, index: int, choose: Choose
         environment["AGENTWORLD_PROCESSORS_RULES_FILE"] = str(options.rules.absolute())
     name = _numbered("processors", index, options.processors)
     return ServiceSpec(name, "stream_processors", port, environment, reads_log=True)
+
+
+def _evaluators(options: StackOptions, data_dir: Path, choose: ChoosePort) -> ServiceSpec:
+    port = choose(8703)
+    environment = {
+        "AGENTWORLD_EVALUATORS_HEALTH_PORT": str(port),
+        "AGENTWORLD_EVALUATORS_DATA_DIR": str(data_dir / "evaluators"),
+    }
+    if options.rules is not None:
+        environment["AGENTWORLD_EVALUATORS_RULES_FILE"] = str(options.rules.absolute())
+    return ServiceSpec("evaluators", "stream_processors.evaluators", port, environment, reads_log=True)
 
 
 def _sink(choose: ChoosePort) -> ServiceSpec:

@@ -92,11 +92,11 @@ class LocalStack:
         Raises `InvalidInput` for a rules file that makes no sense, `StackRuns` where the directory is in
         use, `LaunchError` or `Unavailable` saying what to do.
         """
-        check_rules_file(self.options.rules)
+        evaluators = check_rules_file(self.options.rules, os.environ | self.options.environment)
         self._lock.acquire()
         try:
             self._recover()
-            self._plan = plan = plan_stack(self.options, self._ports.choose)
+            self._plan = plan = plan_stack(self.options, self._ports.choose, evaluators=evaluators)
             _check_external(self.options, plan)
             self._supervisor = Supervisor(
                 self._units(plan),
@@ -186,7 +186,7 @@ class LocalStack:
 
     @property
     def process_names(self) -> list[str]:
-        """`gateway` or `gateway-0`, …, `processors`, `sink`, `clickhouse`, `broker`."""
+        """`gateway` or `gateway-0`, …, `processors`, perhaps `evaluators`, `sink`, `clickhouse`, `broker`."""
         return [supervised.unit.name for supervised in self._started()[1].supervised]
 
     def environment_of(self, name: str) -> dict[str, str]:

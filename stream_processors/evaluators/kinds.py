@@ -100,7 +100,7 @@ class Judge(Evaluator, frozen=True, kw_only=True, tag="judge"):
     rubric: str
     """The prompt. `{{messages}}`, `{{answer}}`, `{{ground_truth}}` and `{{metadata.NAME}}` are filled in."""
     ground_truth: str = "reward_model.ground_truth"
-    """As in `exact_match`; needed only where the rubric names it."""
+    """As in `exact_match`; needed only where the rubric names it. A value that is no text stands as JSON."""
     min: float = 0.0
     """Least score."""
     max: float = 1.0
@@ -120,13 +120,13 @@ class Judge(Evaluator, frozen=True, kw_only=True, tag="judge"):
     tries: Positive = 4
     """Calls for one trajectory: again after 429, 5xx, timeouts, lost connections and unusable answers."""
     retry_ms: Positive = 1_000
-    """Pause before the second try; doubled for each further one, up to 30 s or what `Retry-After` says."""
+    """Pause before the second try, doubled for each further one; at least `Retry-After`, at most 30 s."""
     concurrency: Positive = 8
     """Calls at a time, all runs together."""
     max_calls: NotNegative = 0
-    """Budget of each run, tries counted; 0: no limit."""
+    """Budget of each run in one evaluators process, tries counted; 0: no limit."""
     max_tokens_spent: NotNegative = 0
-    """Budget of each run: prompt and answer tokens as the endpoint counts them; 0: no limit."""
+    """The same in prompt and answer tokens, as the endpoint counts them; 0: no limit."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""

@@ -88,6 +88,21 @@ def says_the_key() -> Play:
     return play
 
 
+class Gated:
+    """A play that answers `allowed` calls and lets the others wait until more are allowed."""
+
+    def __init__(self, allowed: int, then: Play) -> None:
+        self.allowed = allowed
+        self._then = then
+        self.answered = 0
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        while self.answered >= self.allowed:
+            await asyncio.sleep(0.01)
+        self.answered += 1
+        return await self._then(request)
+
+
 def slow(seconds: float, then: Play) -> Play:
     async def play(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(seconds)

@@ -13,6 +13,7 @@ from agentworld.cli import app
 from agentworld.contract.errors import InvalidInput
 from infra.local.options import StackOptions
 from infra.local.plan import plan_stack
+from infra.local.rules_file import check_rules_file
 from infra.local.stack import LocalStack
 from stream_processors.rule_book import RuleBook
 from stream_processors.rules import Rules
@@ -62,6 +63,40 @@ def test_every_processor_gets_the_file_and_no_other_service(tmp_path: Path) -> N
     assert given == dict.fromkeys(["processors-0", "processors-1"], str(EXAMPLE))
 
 
+JUDGE = """
+[[default.evaluator]]
+kind = "judge"
+url = "http://127.0.0.1:1/v1"
+model = "m"
+rubric = "{{answer}}"
+api_key_env = "KEY_OF_THE_JUDGE"
+"""
+
+
+def test_evaluators_run_where_the_file_has_any(tmp_path: Path) -> None:
+    (tmp_path / "none.toml").write_text("[default.batch]\ngroups = 2\n")
+    assert check_rules_file(EXAMPLE) is True
+    assert check_rules_file(tmp_path / "none.toml") is check_rules_file(None) is False
+    options = StackOptions(data_dir=tmp_path, rules=EXAMPLE)
+    names = [spec.name for spec in plan_stack(options, lambda port: port).services]
+    assert names == ["gateway", "processors", "sink"]
+    services = plan_stack(options, lambda port: port, evaluators=True).services
+    [spec] = [spec for spec in services if spec.name == "evaluators"]
+    assert spec.argv[-1] == "stream_processors.evaluators"
+    assert spec.environment["AGENTWORLD_EVALUATORS_RULES_FILE"] == str(EXAMPLE)
+    assert spec.environment["AGENTWORLD_EVALUATORS_HEALTH_PORT"] == str(spec.port)
+    assert spec.reads_log
+
+
+def test_a_judge_whose_key_is_missing_stops_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text(JUDGE)
+    result = CliRunner().invoke(app, ["up", "--rules", str(path), "--data-dir", str(tmp_path / "data")])
+    assert result.exit_code == 1
+    assert "the environment variable KEY_OF_THE_JUDGE is not set" in result.stderr
+    assert check_rules_file(path, {"KEY_OF_THE_JUDGE": "sk"}) is True
+
+
 def test_the_check_needs_no_faust() -> None:
     code = "import infra.local.stack, sys; sys.exit('faust' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
@@ -77,6 +112,13 @@ def test_the_example_says_what_its_comments_say() -> None:
         base.batch,
     )
     assert [type(rule).__name__ for rule in plain.curation] == ["TokenSourceRule", "ZeroVariance"]
+    assert plain.evaluators == ()
+    [exact] = book.of("gsm8k-1", "train").evaluators
+    assert (exact.reward, exact.extract, book.of("gsm8k-1", "train").reward.required) == (
+        "reward",
+        "number",
+        True,
+    )
     swe = book.of("swe-1", "train").group
     assert (swe.policy, swe.min_k, swe.max_refills) == ("partial", 4, 2)
     online = book.of("online-1", "train").batch
