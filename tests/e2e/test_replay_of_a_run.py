@@ -142,7 +142,7 @@ def test_replayed_decisions_are_rows_too(collected):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--sql", "SELECT 1 AS x"), "trajectory_id or group_id"),
+        (("--sql", "SELECT 1 AS x"), "one of trajectory_id, group_id"),
         (("--sql", "DROP TABLE steps"), "query fails"),
         (("--offsets", "x"), "PARTITION:FIRST-END"),
         (("--since", "yesterday"), "neither a duration"),
