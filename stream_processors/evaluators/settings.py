@@ -27,7 +27,8 @@ class EvaluatorSettings(BaseSettings):
     max_open: int = Field(default=64, ge=1)
     """Trajectories that are evaluated at a time; no more are begun meanwhile."""
     read_ahead: int = Field(default=200, ge=1)
-    """Records read at a time. Among them are answers from before a crash, which are not paid for again."""
+    """Records read at a time and held in memory. Among them are answers from before a crash, which are not
+    paid for again."""
     drain_ms: int = Field(default=15_000, ge=0)
     """How long evaluations under way may go on after SIGTERM; what is not done then is repeated."""
     retry_max_ms: int = Field(default=5_000, ge=1)

@@ -11,7 +11,7 @@ import msgspec
 from agentworld.contract.errors import Unavailable
 from stream_processors.evaluators.evaluation import EvaluationFailed
 from stream_processors.evaluators.judge.answer import answer_schema
-from stream_processors.evaluators.kinds import Judge, evaluator_name
+from stream_processors.evaluators.kinds import Judge
 from stream_processors.evaluators.secret import Secret
 
 _MAX_REPLY_BYTES = 4 * 1024 * 1024
@@ -86,7 +86,7 @@ class ChatEndpoint:
         text = f"{self._url} answered {status}: {said}"
         if status in _TRY_AGAIN or status >= 500:
             raise Unavailable(text, retry_after_s=_seconds(retry_after))
-        raise EvaluationFailed(f"evaluator {evaluator_name(self._table)}: {text}")
+        raise EvaluationFailed(text)
 
     def _request(self, messages: list[dict[str, str]]) -> dict[str, Any]:
         table = self._table

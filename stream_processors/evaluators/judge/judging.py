@@ -69,9 +69,7 @@ class JudgeEvaluator:
             else:
                 self._count("answered")
                 return self._evaluation(answer, reply, prompt, usage)
-        raise EvaluationFailed(
-            f"evaluator {self._name} got no usable answer in {self._table.tries} tries; the last: {trouble}"
-        )
+        raise EvaluationFailed(f"no usable answer in {self._table.tries} tries; the last: {trouble}")
 
     async def _call(self, messages: list[dict[str, str]], run_id: str, usage: dict[str, int]) -> Reply:
         table = self._table
