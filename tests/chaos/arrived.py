@@ -35,6 +35,10 @@ class Arrived:
     rows: list[StepRow] = field(default_factory=list)
     group_rows: list[tuple[str, str]] = field(default_factory=list)
     """Group id and run id of each row of `groups`, FINAL."""
+    trajectory_rows: list[tuple[str, str]] = field(default_factory=list)
+    """Trajectory id and group id of each row of `trajectories`, FINAL."""
+    batch_rows: set[str] = field(default_factory=set)
+    """Batch ids that have a row."""
 
 
 def arrived_in(stack: LocalStack) -> Arrived:
@@ -52,6 +56,9 @@ def arrived_in(stack: LocalStack) -> Arrived:
         found.rows = [StepRow(*row) for row in rows.result_rows]
         groups = client.query("SELECT group_id, run_id FROM groups FINAL")
         found.group_rows = [(str(group), str(run)) for group, run in groups.result_rows]
+        trajectories = client.query("SELECT trajectory_id, group_id FROM trajectories FINAL")
+        found.trajectory_rows = [(str(name), str(group)) for name, group in trajectories.result_rows]
+        found.batch_rows = {str(row[0]) for row in client.query("SELECT batch_id FROM batches").result_rows}
     return found
 
 

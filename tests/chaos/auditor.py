@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agentworld.contract.codec import encode
-from agentworld.contract.events import GroupReady, TrajectorySealed
+from agentworld.contract.events import BatchReady, GroupReady, TrajectorySealed
 from tests.chaos.arrived import Arrived
 from tests.chaos.expected import Expected, Rollout
 
@@ -59,9 +59,10 @@ def audit(expected: Expected, arrived: Arrived, *, batch_groups: int) -> Audit:
             result.found("wrong_group", f"{seal.trajectory_id} is nobody's, and sealed in {expected.run_id}")
         elif seal.group_id != rollout_of.group_id:
             result.found("wrong_group", f"{seal.trajectory_id} was sealed in {seal.group_id}")
-    _audit_rows(expected, seals, arrived, result)
+    _audit_rows(seals, arrived, result)
+    _audit_trajectory_rows(seals, arrived, result)
     _audit_groups(expected, rollouts, arrived, result)
-    _audit_batches(expected, arrived, batch_groups, result)
+    _audit_batches(expected, rollouts, arrived, batch_groups, result)
     return result
 
 
@@ -97,9 +98,7 @@ def _audit_rollout(rollout: Rollout, seal: TrajectorySealed | None, result: Audi
         result.found("misordered", rollout.trajectory_id)
 
 
-def _audit_rows(
-    expected: Expected, seals: dict[str, TrajectorySealed], arrived: Arrived, result: Audit
-) -> None:
+def _audit_rows(seals: dict[str, TrajectorySealed], arrived: Arrived, result: Audit) -> None:
     sealed = {
         placed.step.step_id: (seal, placed.step_index) for seal in seals.values() for placed in seal.steps
     }
@@ -121,6 +120,21 @@ def _audit_rows(
             result.found("misordered", f"the row of step {row.step_id} says place {row.step_index}")
 
 
+def _audit_trajectory_rows(seals: dict[str, TrajectorySealed], arrived: Arrived, result: Audit) -> None:
+    """The only rows that a rollout without steps has."""
+    groups_of: dict[str, list[str]] = defaultdict(list)
+    for trajectory_id, group_id in arrived.trajectory_rows:
+        groups_of[trajectory_id].append(group_id)
+    for seal in seals.values():
+        groups = groups_of.get(seal.trajectory_id, [])
+        if not groups:
+            result.found("lost", f"{seal.trajectory_id} has no row")
+        elif len(groups) > 1:
+            result.found("duplicated", f"{seal.trajectory_id} has {len(groups)} rows")
+        elif groups != [seal.group_id]:
+            result.found("wrong_group", f"the row of {seal.trajectory_id} says {groups[0]}")
+
+
 def _audit_groups(expected: Expected, rollouts: dict[str, Rollout], arrived: Arrived, result: Audit) -> None:
     decided = _decided(expected, rollouts, arrived, result)
     stored = {group_id for group_id, run_id in arrived.group_rows if run_id == expected.run_id}
@@ -135,13 +149,22 @@ def _audit_groups(expected: Expected, rollouts: dict[str, Rollout], arrived: Arr
             result.found("lost", f"{rollout.group_id} was decided without {rollout.trajectory_id}")
 
 
-def _audit_batches(expected: Expected, arrived: Arrived, batch_groups: int, result: Audit) -> None:
+def _audit_batches(
+    expected: Expected,
+    rollouts: dict[str, Rollout],
+    arrived: Arrived,
+    batch_groups: int,
+    result: Audit,
+) -> None:
     in_batches: dict[str, set[str]] = defaultdict(set)
     bytes_of: dict[str, bytes] = {}
     for batch in arrived.batches:
         if batch.run_id != expected.run_id:
             continue
-        if bytes_of.setdefault(batch.batch_id, encode(batch)) != encode(batch):
+        if batch.batch_id not in bytes_of:
+            bytes_of[batch.batch_id] = encode(batch)
+            _audit_batch(batch, rollouts, arrived, result)
+        elif bytes_of[batch.batch_id] != encode(batch):
             result.found("ready_twice", f"batch {batch.batch_id} was released in two ways")
         for group in batch.groups:
             in_batches[group.group_id].add(batch.batch_id)
@@ -157,6 +180,20 @@ def _audit_batches(expected: Expected, arrived: Arrived, batch_groups: int, resu
     for group_id, batches in in_batches.items():
         if len(batches) > 1:
             result.found("ready_twice", f"{group_id} stands in batches {', '.join(sorted(batches))}")
+
+
+def _audit_batch(batch: BatchReady, rollouts: dict[str, Rollout], arrived: Arrived, result: Audit) -> None:
+    if batch.batch_id not in arrived.batch_rows:
+        result.found("lost", f"batch {batch.batch_id} has no row")
+    for group_id, count in Counter(group.group_id for group in batch.groups).items():
+        if count > 1:
+            result.found("ready_twice", f"{group_id} stands {count} times in batch {batch.batch_id}")
+    for group in batch.groups:
+        for member in group.members:
+            rollout = rollouts.get(member.trajectory_id)
+            if rollout is None or rollout.group_id != group.group_id:
+                note = f"batch {batch.batch_id} has {member.trajectory_id} under {group.group_id}"
+                result.found("wrong_group", note)
 
 
 def _decided(

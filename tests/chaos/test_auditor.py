@@ -46,6 +46,8 @@ def collected() -> tuple[Expected, Arrived]:
         for seal in arrived.seals
         for placed in seal.steps
     ]
+    arrived.trajectory_rows = [(seal.trajectory_id, seal.group_id) for seal in arrived.seals]
+    arrived.batch_rows = {batch.batch_id for batch in arrived.batches}
     return expected, arrived
 
 
@@ -82,6 +84,33 @@ def lose_a_batch(arrived: Arrived) -> None:
     arrived.batches.pop()
 
 
+def lose_the_row_of_a_trajectory(arrived: Arrived) -> None:
+    arrived.trajectory_rows.pop()
+
+
+def lose_the_row_of_a_batch(arrived: Arrived) -> None:
+    arrived.batch_rows.pop()
+
+
+def store_a_trajectory_twice(arrived: Arrived) -> None:
+    arrived.trajectory_rows.append(arrived.trajectory_rows[0])
+
+
+def store_a_trajectory_in_another_group(arrived: Arrived) -> None:
+    arrived.trajectory_rows[0] = (arrived.trajectory_rows[0][0], "another")
+
+
+def batch_a_member_of_another_group(arrived: Arrived) -> None:
+    first, last = arrived.batches[0].groups[0], arrived.batches[-1].groups[0]
+    strange = replace(last, members=[*last.members, first.members[0]])
+    arrived.batches[-1] = replace(arrived.batches[-1], groups=[strange])
+
+
+def batch_a_group_twice_at_once(arrived: Arrived) -> None:
+    batch = arrived.batches[0]
+    arrived.batches[0] = replace(batch, groups=[*batch.groups, batch.groups[0]])
+
+
 def seal_twice_differently(arrived: Arrived) -> None:
     arrived.seals.append(replace(arrived.seals[0], event_time_ms=1))
 
@@ -113,6 +142,7 @@ def store_a_row_at_another_place(arrived: Arrived) -> None:
 
 def seal_in_another_group(arrived: Arrived) -> None:
     arrived.seals[0] = replace(arrived.seals[0], group_id=arrived.seals[-1].group_id)
+    arrived.trajectory_rows[0] = (arrived.seals[0].trajectory_id, arrived.seals[0].group_id)
     arrived.rows = [
         StepRow(row.step_id, row.trajectory_id, arrived.seals[-1].group_id, row.step_index)
         if row.trajectory_id == arrived.seals[0].trajectory_id
@@ -128,6 +158,7 @@ def count_a_member_elsewhere(arrived: Arrived) -> None:
 
 def seal_what_nobody_sent(arrived: Arrived) -> None:
     arrived.seals.append(replace(arrived.seals[0], trajectory_id="nobody", steps=[]))
+    arrived.trajectory_rows.append(("nobody", arrived.seals[0].group_id))
 
 
 def store_a_row_of_another_group(arrived: Arrived) -> None:
@@ -143,6 +174,7 @@ def decide_twice(arrived: Arrived) -> None:
 def batch_a_group_twice(arrived: Arrived) -> None:
     batch: BatchReady = arrived.batches[0]
     arrived.batches.append(replace(batch, batch_id="another", event_id="another"))
+    arrived.batch_rows.add("another")
 
 
 def release_a_batch_in_two_ways(arrived: Arrived) -> None:
@@ -157,18 +189,24 @@ TAMPERED: list[tuple[Callable[[Arrived], None], str]] = [
     (lose_a_group_row, "lost"),
     (decide_without_a_rollout, "lost"),
     (lose_a_batch, "lost"),
+    (lose_the_row_of_a_trajectory, "lost"),
+    (lose_the_row_of_a_batch, "lost"),
     (seal_twice_differently, "duplicated"),
     (put_a_step_into_two_places, "duplicated"),
     (store_a_row_twice, "duplicated"),
     (store_a_row_of_no_step, "duplicated"),
+    (store_a_trajectory_twice, "duplicated"),
     (swap_steps, "misordered"),
     (store_a_row_at_another_place, "misordered"),
     (seal_in_another_group, "wrong_group"),
     (count_a_member_elsewhere, "wrong_group"),
     (seal_what_nobody_sent, "wrong_group"),
     (store_a_row_of_another_group, "wrong_group"),
+    (store_a_trajectory_in_another_group, "wrong_group"),
+    (batch_a_member_of_another_group, "wrong_group"),
     (decide_twice, "ready_twice"),
     (batch_a_group_twice, "ready_twice"),
+    (batch_a_group_twice_at_once, "ready_twice"),
     (release_a_batch_in_two_ways, "ready_twice"),
 ]
 
