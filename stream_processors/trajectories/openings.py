@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agentworld.contract.delta import common_prefix
-from stream_processors.trajectories.turns import Link, Turn
+from stream_processors.trajectories.turns import Link, Turn, beginning
 
 _SUB_AGENT_IDS = frozenset(
     {"x-openai-subagent", "x-codex-parent-thread-id", "x-claude-code-agent-id", "x-parent-session-id"}
@@ -83,7 +82,7 @@ class _Openings:
         )
         if best is None or marked_sub_agent(turn) != marked_sub_agent(best):
             return None
-        holds_turns = "assistant" in turn.roles[: _shared(best, turn)]
+        holds_turns = "assistant" in turn.prompt.roles[: _shared(best, turn)]
         return best if holds_turns or not self._goes_on_after(best, turn) else None
 
     def _goes_on_after(self, other: Turn, turn: Turn) -> bool:
@@ -148,20 +147,16 @@ def marked_sub_agent(turn: Turn) -> bool:
 def _same_prompt(a: Turn, b: Turn) -> bool:
     if a.messages or b.messages:
         return (a.messages, a.tools) == (b.messages, b.tools)
-    return bool(a.ids) and a.step.prompt.digest == b.step.prompt.digest
+    return a.has_ids and a.step.prompt.digest == b.step.prompt.digest
 
 
 def _shared(a: Turn, b: Turn) -> int:
-    return common_prefix(a.messages, b.messages) or common_prefix(_unprompted(a), _unprompted(b))
+    """Messages that both begin with; where there is none, not counting system prompts."""
+    return beginning(a.messages, b.messages) or beginning(a.prompt.dialogue, b.prompt.dialogue)
 
 
 def _alike(a: Turn, b: Turn) -> bool:
     """Both begin with the same message, with or without system prompts; or with the same id."""
     if a.messages and b.messages:
         return _shared(a, b) > 0
-    return bool(a.ids) and bool(b.ids) and a.ids[0] == b.ids[0]
-
-
-def _unprompted(turn: Turn) -> tuple[bytes, ...]:
-    pairs = zip(turn.messages, turn.roles, strict=True)
-    return tuple(message for message, role in pairs if role not in {"system", "developer"})
+    return a.has_ids and a.prompt.ids.first_id == b.prompt.ids.first_id
