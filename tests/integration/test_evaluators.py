@@ -63,6 +63,7 @@ def rewards(plane: KafkaPlane) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.chaos
 def test_kills_lose_no_reward_and_repeat_equal_ids(kafka: KafkaSettings, tmp_path: Path) -> None:
     gate = Gated(5, says(score(0.25, "thin")))
     judge = ScriptedJudge(otherwise=gate)
