@@ -255,13 +255,13 @@ ANYONE = (*GATEWAYS, *WORKERS, "sink", "clickhouse")
 
 ALL = (
     Fault("gateway killed", _kills(GATEWAYS, settle=False), 12),
-    Fault("processors killed", _kills(WORKERS, settle=False), 10),
-    Fault("sink killed", _kills(("sink",), settle=False), 6),
+    Fault("processors killed", _kills(WORKERS, settle=False), 8),
+    Fault("sink killed", _kills(("sink",), settle=False), 5),
     Fault("broker killed", _kills(("broker",), settle=True), 3),
-    Fault("anyone killed", _kills(ANYONE, settle=False), 22),
+    Fault("anyone killed", _kills(ANYONE, settle=False), 24),
     Fault("broker paused 20 s", pause_broker, 1),
-    Fault("delivered again", deliver_again, 4),
+    Fault("delivered again", deliver_again, 3),
     Fault("delivered out of order", reorder, 12),
-    Fault("rebalanced", rebalance, 2),
+    Fault("rebalanced", rebalance, 1),
     Fault("poisoned", poison, 24),
 )
