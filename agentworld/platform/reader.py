@@ -99,7 +99,8 @@ class KafkaReader:
         records = []
         for message in messages:
             if error := message.error():
-                if error.fatal():
+                # As an event it has this code, and does not call itself fatal.
+                if error.fatal() or error.code() == KafkaError._FATAL:
                     raise Unavailable(f"consumer failed: {error.str()}")
                 logger.warning("consumer: %s", error.str())
                 continue
