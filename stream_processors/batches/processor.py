@@ -36,6 +36,7 @@ from stream_processors.batches.state import (
 from stream_processors.clock import Clock, decode_clock, encode_clock
 from stream_processors.deadlines import Deadlines
 from stream_processors.effects import CLOCK_KEY, Effects, StateKey
+from stream_processors.newest_versions import NewestVersions
 from stream_processors.rules import Rules, RuleSource
 
 _ChannelName = tuple[str, str]
@@ -59,7 +60,7 @@ class BatchProcessor:
         self._channels: dict[_ChannelName, ChannelState] = {}
         self._entries: dict[str, GroupEntry] = {}
         self._pending: dict[_ChannelName, dict[str, GroupEntry]] = defaultdict(dict)
-        self._policy_versions: dict[str, int] = {}
+        self._policy_versions = NewestVersions()
         self._decided_now: set[_ChannelName] = set()
         """Channels in which the record in hand has released or dropped groups."""
         self._deadlines = Deadlines()
@@ -84,7 +85,7 @@ class BatchProcessor:
             elif key[0] == "channel":
                 self._keep_channel(decode_channel(value))
             elif key[0] == "policy":
-                self._policy_versions[key[1]] = int(value)
+                self._policy_versions.load(key[1], value)
             else:
                 self._keep(decode_entry(value))
         self._closed = dict.fromkeys(sorted(self._closed, key=lambda name: self._entries[name].closed_at))
@@ -111,7 +112,7 @@ class BatchProcessor:
             case BatchConsumed():
                 self._consume(event, effects)
             case PolicyPublished():
-                self._note_version(event, effects)
+                self._policy_versions.note(event, effects)
         if time_passed:
             self._meet_deadlines(event.event_time_ms, effects)
             effects.writes[CLOCK_KEY] = encode_clock(clock)
@@ -156,11 +157,6 @@ class BatchProcessor:
             return
         self._put_channel(channel, effects)
         self._release_due(name, event.event_time_ms, effects)
-
-    def _note_version(self, event: PolicyPublished, effects: Effects) -> None:
-        if event.version > self._policy_versions.get(event.policy, -1):
-            self._policy_versions[event.policy] = event.version
-            effects.writes["policy", event.policy] = str(event.version).encode()
 
     def _meet_deadlines(self, event_time_ms: int, effects: Effects) -> None:
         now_ms = self._clock.active_ms

@@ -11,7 +11,8 @@ from agentworld.contract.events import Json
 from agentworld.contract.events.trajectory_events import Decision
 from stream_processors.curation.facts import GroupFacts
 
-_STRICTNESS: dict[Decision, int] = {"accept": 0, "hold": 1, "reject": 2}
+STRICTNESS: dict[Decision, int] = {"accept": 0, "hold": 1, "reject": 2}
+"""Of several verdicts the strictest counts."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -69,7 +70,7 @@ def judge(rules: Sequence[Rule], group: GroupFacts) -> Judgement:
             findings = [finding for finding in findings if finding.trajectory_id is None]
             if not findings:
                 continue
-        worse = _STRICTNESS[rule.verdict] > _STRICTNESS[strictest.decision]
+        worse = STRICTNESS[rule.verdict] > STRICTNESS[strictest.decision]
         if worse or (rule.verdict == "accept" and not strictest.rule):
             first = findings[0]
             whose = {"trajectory_id": first.trajectory_id} if first.trajectory_id is not None else {}

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from agentworld.contract.events import GroupMember, VerdictGiven
 from agentworld.contract.events.trajectory_events import Decision
 from stream_processors.curation import GroupFacts, Judgement, judge
+from stream_processors.curation.rule import STRICTNESS
 from stream_processors.groups.state import GroupState, GroupVerdict, Member
-from stream_processors.groups.verdicts import STRICTNESS, counting
+from stream_processors.groups.verdicts import counting
 from stream_processors.rules import UNFINISHED, Rules
 
 _HELD_BACK: dict[Decision, GroupVerdict] = {"hold": "held", "reject": "rejected"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from agentworld.contract.events import GroupMember, Place, TrajectoryRevised, TrajectorySealed
+from agentworld.platform.resolved import policy_versions
 from stream_processors.curation import MemberFacts
 from stream_processors.curation.facts import member_facts
 from stream_processors.groups.state import Member
@@ -17,12 +18,7 @@ replace = msgspec.structs.replace
 def member_of(sealed: TrajectorySealed, place: Place, rules: Rules) -> Member:
     """The member that stands for `sealed`, which stands at `place`."""
     steps = [entry.step for entry in sealed.steps]
-    versions = [
-        version
-        for step in steps
-        for version in (step.engine.policy_version_start, step.engine.policy_version_end)
-        if version is not None
-    ]
+    versions = policy_versions(steps)
     reward = training_reward(sealed.rewards, rules.reward, sealed.outcome)
     member = GroupMember(
         trajectory_id=sealed.trajectory_id,

@@ -32,6 +32,7 @@ from stream_processors.groups.advance import (
 )
 from stream_processors.groups.early import EarlyVerdicts
 from stream_processors.groups.state import GroupState, decode_state, encode_state
+from stream_processors.newest_versions import NewestVersions
 from stream_processors.rules import Rules, RuleSource
 
 _PromptKey = tuple[str, str, str]
@@ -48,7 +49,7 @@ class GroupProcessor:
         self._clock = Clock()
         self._groups: dict[str, GroupState] = {}
         self._early = EarlyVerdicts(partition)
-        self._policy_versions: dict[str, int] = {}
+        self._policy_versions = NewestVersions()
         self._released: dict[_PromptKey, set[str]] = defaultdict(set)
         self._deadlines = Deadlines()
         self._open = 0
@@ -64,7 +65,7 @@ class GroupProcessor:
             if key == CLOCK_KEY:
                 self._clock = decode_clock(value)
             elif key[0] == "policy":
-                self._policy_versions[key[1]] = int(value)
+                self._policy_versions.load(key[1], value)
             elif key[0] == "early":
                 self._early.load(key[1], value)
             else:
@@ -85,7 +86,7 @@ class GroupProcessor:
             case TrajectoryRevised() | VerdictGiven():
                 self._change(event, record, effects)
             case PolicyPublished():
-                self._note_version(event, effects)
+                self._policy_versions.note(event, effects)
         if time_passed:
             self._meet_deadlines(event.event_time_ms, effects)
             effects.writes[CLOCK_KEY] = encode_clock(clock)
@@ -96,7 +97,7 @@ class GroupProcessor:
         rules = self._rules.of(event.run_id, event.channel)
         prompt = event.run_id, event.channel, event.prompt_id
         early = self._early.take(event.group_id, effects) if before is None else ()
-        now = self._now(event, prompt, event.group_id)
+        now = self._now(event.event_time_ms, prompt, event.group_id)
         after, outputs = advance(before, event, record.place, now=now, rules=rules, early=early)
         self._put(before, after, outputs, effects)
 
@@ -106,7 +107,7 @@ class GroupProcessor:
             if isinstance(event, VerdictGiven):
                 self._early.keep(event, record.offset, self._clock.active_ms, effects)
             return
-        now = self._now(event, _prompt_of(before), before.group_id)
+        now = self._now(event.event_time_ms, _prompt_of(before), before.group_id)
         rules = self._rules_of(before)
         if isinstance(event, TrajectoryRevised):
             after, outputs = revise(before, event, now=now, rules=rules)
@@ -114,23 +115,13 @@ class GroupProcessor:
             after, outputs = give_verdict(before, event, now=now, rules=rules)
         self._put(before, after, outputs, effects)
 
-    def _note_version(self, event: PolicyPublished, effects: Effects) -> None:
-        if event.version > self._policy_versions.get(event.policy, -1):
-            self._policy_versions[event.policy] = event.version
-            effects.writes["policy", event.policy] = str(event.version).encode()
-
     def _meet_deadlines(self, event_time_ms: int, effects: Effects) -> None:
         now_ms = self._clock.active_ms
         effects.outputs += self._early.expired(now_ms, self._rules.of("", "").closed_ttl_ms, effects)
         for group_id in self._deadlines.pop_due(now_ms):
             group = self._groups[group_id]
             if group.verdict in {"open", "held"}:
-                now = Now(
-                    event_time_ms=event_time_ms,
-                    log_ms=now_ms,
-                    policy_versions=self._policy_versions,
-                    earlier_groups=self._earlier(_prompt_of(group), group_id),
-                )
+                now = self._now(event_time_ms, _prompt_of(group), group_id)
                 after, outputs = meet_deadline(group, now=now, rules=self._rules_of(group))
                 self._put(group, after, outputs, effects)
             else:
@@ -146,9 +137,9 @@ class GroupProcessor:
             if not known:
                 del self._released[prompt]
 
-    def _now(self, event: Event, prompt: _PromptKey, group_id: str) -> Now:
+    def _now(self, event_time_ms: int, prompt: _PromptKey, group_id: str) -> Now:
         return Now(
-            event_time_ms=event.event_time_ms,
+            event_time_ms=event_time_ms,
             log_ms=self._clock.active_ms,
             policy_versions=self._policy_versions,
             earlier_groups=self._earlier(prompt, group_id),

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agentworld.contract.events import VerdictGiven
-from agentworld.contract.events.trajectory_events import Decision
-
-STRICTNESS: dict[Decision, int] = {"accept": 0, "hold": 1, "reject": 2}
+from stream_processors.curation.rule import STRICTNESS
 
 
 def with_verdict(verdicts: tuple[VerdictGiven, ...], event: VerdictGiven) -> tuple[VerdictGiven, ...]:

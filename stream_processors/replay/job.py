@@ -83,7 +83,7 @@ async def replay(job: Job, rules: RuleSource, scan: Scan, publisher: Publisher |
     if job.into == old:
         raise InvalidInput(f"a replay of {old} needs another name than {old}: --into", code="same_run")
     target = Target(job.into, old, scan, publisher)
-    target.check()
+    known = target.check()
     run = ReplayRun(old, rules)
     renaming = Renaming(old, job.into)
     if job.assemble:
@@ -104,7 +104,7 @@ async def replay(job: Job, rules: RuleSource, scan: Scan, publisher: Publisher |
         )
     replayed = run.batch(flush=job.flush)
     if publisher is not None:
-        await target.write(replayed)
+        await target.write(replayed, known)
     digest = hashlib.sha256(b"\n".join(encode(batch) for batch in replayed.batches)).hexdigest()
     return Outcome(
         replayed=replayed,

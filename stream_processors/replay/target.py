@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agentworld.contract.codec import decode, encode
@@ -73,12 +73,11 @@ class Target:
             batches[batch.batch_id] = record.value
         return batches
 
-    async def write(self, replayed: Replayed) -> None:
-        """Write decisions and batches.
+    async def write(self, replayed: Replayed, known: Mapping[str, bytes]) -> None:
+        """Write decisions and batches, but for the batches `known` (see `check`).
 
         Raises `InvalidInput` 409 where the run has batches of a replay under other rules or other data.
         """
-        known = self.check()
         planned = {batch.batch_id: encode(batch) for batch in replayed.batches}
         if other := [name for name, value in known.items() if planned.get(name) != value]:
             raise InvalidInput(
