@@ -19,7 +19,7 @@ from agentworld.contract.events import (
     TrajectorySealed,
     raw_json,
 )
-from agentworld.platform.trained import trained_step_ids
+from agentworld.platform.trained import trained_in
 
 PROMPT_UNRESOLVED = "prompt_unresolved"
 """Integrity mark of a step whose prompt could not be expanded: it has no prompt ids or messages."""
@@ -162,10 +162,7 @@ def resolve_trajectory(sealed: TrajectorySealed, reward: float | None) -> Resolv
     """The trajectory in `sealed`, `reward` being the one that trains."""
     prompts = expand_each([placed.step for placed in sealed.steps])
     rewards = {r.step_id: r.value for r in sealed.rewards if r.name == "reward" and r.step_id}
-    trained = trained_step_ids(
-        {placed.step.step_id: placed.parent_step_id for placed in sealed.steps if not placed.superseded},
-        tip=sealed.trained_branch.tip_step_id if sealed.trained_branch else None,
-    )
+    trained = trained_in(sealed)
     return ResolvedTrajectory(
         trajectory_id=sealed.trajectory_id,
         prompt_id=sealed.prompt_id,

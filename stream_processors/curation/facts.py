@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from agentworld.contract.events import Outcome, SealedStep, TrajectorySealed
+from agentworld.contract.events import Outcome, TrajectorySealed
+from agentworld.platform.trained import trained_in
 
 NGRAM = 8
 """Tokens of which a repetition is made (`MemberFacts.repeated_share`)."""
@@ -50,20 +51,10 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Groups of the same run, channel and prompt that were released before."""
 
 
-def trained_steps(sealed: TrajectorySealed) -> list[SealedStep]:
-    """The steps of the trained branch, in order; none where there is no such branch."""
-    by_id = {placed.step.step_id: placed for placed in sealed.steps}
-    branch: list[SealedStep] = []
-    cursor = by_id.get(sealed.trained_branch.tip_step_id) if sealed.trained_branch else None
-    while cursor is not None and len(branch) < len(by_id):
-        branch.append(cursor)
-        cursor = by_id.get(cursor.parent_step_id or "")
-    return branch[::-1]
-
-
 def member_facts(sealed: TrajectorySealed, reward: float | None) -> MemberFacts:
     """The facts of a sealed trajectory, `reward` being the one that trains."""
-    steps = [placed.step for placed in trained_steps(sealed)]
+    trained = trained_in(sealed)
+    steps = [placed.step for placed in sealed.steps if placed.step.step_id in trained]
     sources: dict[str, int] = {}
     for step in steps:
         sources[step.token_source] = sources.get(step.token_source, 0) + 1

@@ -21,8 +21,6 @@ class Rollout:
     """Step ids of the answers it got, in order."""
     completed: bool = False
     """The completion was answered."""
-    done: bool = False
-    """Its client has nothing more to do."""
 
 
 @dataclass

@@ -193,7 +193,6 @@ def _copied(original: Rollout, events: Sequence[_OfRollout], number: int) -> tup
         registered=True,
         answered=[renamed[step_id] for step_id in original.answered if step_id in renamed],
         completed=True,
-        done=True,
     )
     return copy, records
 

@@ -66,11 +66,6 @@ class Load:
         async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as http:
             await asyncio.gather(*(self._client(http) for _ in range(self.clients)))
 
-    @property
-    def done(self) -> int:
-        """Rollouts that are over."""
-        return sum(rollout.done for rollout in self.expected.rollouts)
-
     async def _client(self, http: aiohttp.ClientSession) -> None:
         while (rollout := self._next()) is not None:
             await self._rollout(http, rollout)
@@ -88,7 +83,6 @@ class Load:
     async def _rollout(self, http: aiohttp.ClientSession, rollout: Rollout) -> None:
         with contextlib.suppress(Sealed):
             await self._work(http, rollout)
-        rollout.done = True
 
     async def _work(self, http: aiohttp.ClientSession, rollout: Rollout) -> None:
         chance = self._chance(rollout.trajectory_id)
