@@ -37,6 +37,7 @@ from agentworld.platform.memory import InMemoryLog
 from stream_processors.pipeline import Pipeline
 from stream_processors.rule_book import RuleBook
 from tests.support.rules import rules
+from tests.support.trainer_words import consumed, published
 from tests.unit.stream_processors.rollouts import Rollout, read
 from tests.unit.stream_processors.running import KafkaPlane, now_ms
 
@@ -224,29 +225,11 @@ def _verdict(rollout: Rollout, decision: Any) -> VerdictGiven:
 
 
 def _published(version: int) -> PolicyPublished:
-    return PolicyPublished(
-        event_id=derived_id("published", version),
-        event_time_ms=now_ms(),
-        source="trainer",
-        policy="default",
-        version=version,
-        weights_uri="file:///w",
-        digest="sha256:00",
-    )
+    return published(version, at_ms=now_ms())
 
 
 def _consumed(batch: BatchReady) -> BatchConsumed:
-    return BatchConsumed(
-        event_id=derived_id("consumed", batch.batch_id),
-        event_time_ms=now_ms(),
-        source="trainer",
-        batch_id=batch.batch_id,
-        run_id=batch.run_id,
-        channel=batch.channel,
-        consumer="verl-0",
-        policy="default",
-        policy_version=1,
-    )
+    return consumed(batch.batch_id, at_ms=now_ms(), run_id=batch.run_id, channel=batch.channel)
 
 
 def test_what_people_and_the_trainer_say_decides_what_is_batched(plane: Plane) -> None:
@@ -284,8 +267,8 @@ def test_a_group_that_goes_stale_behind_the_trainer_is_rejected_and_not_batched(
     plane.publish(*stale.whole(1))
     plane.until(GROUPS, GroupReady, 3)
     plane.publish_bytes(OutRecord.of(POLICY_VERSIONS, _published(9)))
-    published = plane.until(GROUPS, PolicyPublished, 1)
-    assert {e.version for e in published if isinstance(e, PolicyPublished)} == {9}
+    repeated = plane.until(GROUPS, PolicyPublished, 1)
+    assert {e.version for e in repeated if isinstance(e, PolicyPublished)} == {9}
     plane.publish_bytes(OutRecord.of(TRAINING_EVENTS, _consumed(first)))
     [rejected] = plane.until(GROUPS, GroupRejected, 1)
     assert isinstance(rejected, GroupRejected)

@@ -7,7 +7,6 @@ from pathlib import Path
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from agentworld.contract.events import BatchConsumed, Event, PolicyPublished
-from agentworld.contract.ids import derived_id
 from agentworld.contract.topics import (
     GROUPS,
     POLICY_VERSIONS,
@@ -18,33 +17,16 @@ from agentworld.contract.topics import (
 from agentworld.platform.kafka import admin_client, topic_name
 from agentworld.platform.log import OutRecord
 from agentworld.platform.settings import KafkaSettings
+from tests.support.trainer_words import consumed, published
 from tests.unit.stream_processors.running import KafkaPlane, now_ms, wait_for
 
 
 def _version(number: int) -> PolicyPublished:
-    return PolicyPublished(
-        event_id=derived_id("published", number),
-        event_time_ms=now_ms(),
-        source="trainer",
-        policy="default",
-        version=number,
-        weights_uri="file:///w",
-        digest="sha256:00",
-    )
+    return published(number, at_ms=now_ms())
 
 
 def _consumed(name: str) -> BatchConsumed:
-    return BatchConsumed(
-        event_id=derived_id("consumed", name),
-        event_time_ms=now_ms(),
-        source="trainer",
-        batch_id=name,
-        run_id="run",
-        channel="train",
-        consumer="verl-0",
-        policy="default",
-        policy_version=1,
-    )
+    return consumed(name, at_ms=now_ms())
 
 
 def _say(plane: KafkaPlane, spec: TopicSpec, event: Event) -> None:

@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from agentworld.contract.events import (
-    BatchConsumed,
     BatchReady,
     GroupRejected,
-    PolicyPublished,
     VerdictGiven,
 )
-from agentworld.contract.ids import derived_id
 from agentworld.contract.topics import POLICY_VERSIONS, TRAINING_EVENTS, TRAJECTORY_EVENTS
 from agentworld.platform.log import OutRecord
+from tests.support.trainer_words import consumed, published
 from tests.unit.stream_processors.bench import Bench, rollout
 from tests.unit.stream_processors.rollouts import read
 
@@ -24,30 +22,12 @@ class Trainer(Bench):
     """A bench with a trainer's words: versions and consumed batches."""
 
     def publish(self, version: int, policy: str = "default") -> None:
-        event = PolicyPublished(
-            event_id=derived_id("policy", policy, version),
-            event_time_ms=self.now_ms,
-            source="trainer",
-            policy=policy,
-            version=version,
-            weights_uri="file:///w",
-            digest="sha256:00",
-        )
+        event = published(version, at_ms=self.now_ms, policy=policy)
         self.log.append(OutRecord.of(POLICY_VERSIONS, event))
         self.pipeline.run()
 
     def consume(self, batch: BatchReady) -> None:
-        event = BatchConsumed(
-            event_id=derived_id("consumed", batch.batch_id),
-            event_time_ms=self.now_ms,
-            source="trainer",
-            batch_id=batch.batch_id,
-            run_id=batch.run_id,
-            channel=batch.channel,
-            consumer="verl-0",
-            policy="default",
-            policy_version=1,
-        )
+        event = consumed(batch.batch_id, at_ms=self.now_ms, run_id=batch.run_id, channel=batch.channel)
         self.log.append(OutRecord.of(TRAINING_EVENTS, event))
         self.pipeline.run()
 

@@ -11,11 +11,10 @@ from agentworld.contract.events import (
     GroupReady,
     GroupRejected,
     GroupRevised,
-    PolicyPublished,
 )
-from agentworld.contract.ids import derived_id
 from agentworld.contract.topics import TRAJECTORIES
 from agentworld.platform.log import OutRecord
+from tests.support.trainer_words import published
 from tests.unit.stream_processors.bench import Bench, rollout
 from tests.unit.stream_processors.rollouts import Rollout
 
@@ -40,15 +39,7 @@ def curated(*rules: dict[str, Any], **limits: Any) -> Bench:
 
 def publish(bench: Bench, version: int) -> None:
     """A new policy version, as it is repeated on every partition."""
-    event = PolicyPublished(
-        event_id=derived_id("policy", version),
-        event_time_ms=bench.now_ms,
-        source="trainer",
-        policy="default",
-        version=version,
-        weights_uri="file:///w",
-        digest="sha256:00",
-    )
+    event = published(version, at_ms=bench.now_ms)
     for partition in range(2):
         bench.log.append(OutRecord.of(TRAJECTORIES, event, partition=partition))
     bench.pipeline.run()

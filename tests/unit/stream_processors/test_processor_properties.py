@@ -31,6 +31,7 @@ from stream_processors.pipeline import Pipeline, tick
 from stream_processors.processors import PROCESSORS
 from stream_processors.rules import Rules
 from tests.support.rules import rules as limits
+from tests.support.trainer_words import consumed, published
 from tests.unit.stream_processors.rollouts import T0_MS, Rollout, read
 from tests.unit.stream_processors.test_trajectory_tree import busy_agent
 
@@ -178,14 +179,14 @@ def test_a_crash_under_back_pressure_and_staleness_batches_each_group_once(data:
     waiting = [Rollout(f"{name}0", name, rollouts=1) for name in "abcdefgh"]
     ready = run([event for one in waiting for event in one.whole(1)]).records(GROUPS.name)
     decisions = [event for event in read(GROUPS, ready) if isinstance(event, GroupReady)]
-    consumed = 0
+    taken_so_far = 0
     for event in (*decisions[:5], None, version(5), *decisions[5:7], None, version(9), None, decisions[7]):
         known = _batches(rules, log.records(GROUPS.name))
         if event is not None:
             log.append(OutRecord.of(GROUPS, event, partition=0))
-        elif len(known) > consumed:
-            log.append(OutRecord.of(GROUPS, taken(known[consumed]), partition=0))
-            consumed += 1
+        elif len(known) > taken_so_far:
+            log.append(OutRecord.of(GROUPS, taken(known[taken_so_far]), partition=0))
+            taken_so_far += 1
     expected = _batches(rules, log.records(GROUPS.name))
     assert len(expected) >= 3
     got = read(READY_BATCHES, _through_a_crash("batch", log.records(GROUPS.name), data, rules))
@@ -210,29 +211,11 @@ def _batches(rules: Rules, records: list[Record]) -> list[BatchReady]:
 
 
 def version(number: int) -> PolicyPublished:
-    return PolicyPublished(
-        event_id=f"version-{number}",
-        event_time_ms=T0_MS,
-        source="trainer",
-        policy="default",
-        version=number,
-        weights_uri="file:///w",
-        digest="sha256:00",
-    )
+    return published(number, at_ms=T0_MS)
 
 
 def taken(batch: BatchReady) -> BatchConsumed:
-    return BatchConsumed(
-        event_id=f"taken-{batch.batch_id}",
-        event_time_ms=T0_MS,
-        source="trainer",
-        batch_id=batch.batch_id,
-        run_id=batch.run_id,
-        channel=batch.channel,
-        consumer="verl-0",
-        policy="default",
-        policy_version=1,
-    )
+    return consumed(batch.batch_id, at_ms=T0_MS, run_id=batch.run_id, channel=batch.channel)
 
 
 def _through_a_crash(
